@@ -1,16 +1,16 @@
 """The errors of storage. LMDB's own errors are translated to these and never leave the package."""
 
 from pathlib import Path
-from typing import Literal, final
+from typing import Final, Literal, final
 
-FullKind = Literal["disk", "map"]
+FullKind = Literal["disk", "map", "log"]
+_NAMES: Final = {"disk": "disk", "map": "spool", "log": "log"}
 
 
 class StorageError(Exception):
     """Base of all errors that storage raises."""
 
 
-@final
 class UnsupportedFormat(StorageError):
     """Intact bytes, written by another release in a format this one does not know."""
 
@@ -53,7 +53,7 @@ class StoreFull(StorageError):
     """The commit failed and left nothing on disk. The store stays usable: a later commit can succeed."""
 
     def __init__(self, kind: FullKind, detail: str) -> None:
-        super().__init__(f"the {'disk' if kind == 'disk' else 'spool'} is full: {detail}")
+        super().__init__(f"the {_NAMES[kind]} is full: {detail}")
         self.kind = kind
         self.detail = detail
 
@@ -62,9 +62,13 @@ class StoreFailed(StorageError):
     """The operating system or LMDB refused an operation for a reason other than space."""
 
 
-@final
 class CommitInDoubt(StoreFailed):
     """The commit failed, and the next start may find it on the disk all the same: commit the same job again."""
+
+
+@final
+class CopyFailed(CommitInDoubt):
+    """The log that replicas share has the commit, and this replica's own store does not."""
 
 
 @final

@@ -197,6 +197,7 @@ class StoreUsage:
     checkpoint_bytes: int  # what a checkpoint writes beside its content: LMDB's list of free pages
     page_entries: int
     quarantine_entries: int
+    is_log_full: bool = False  # the log that replicas share takes nothing from publishers
     is_sparse: bool = False  # kept files of the log have much that is not needed: the next checkpoint makes room
 
     def disk_room_bytes(self) -> int:

@@ -16,14 +16,20 @@ from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import DROP, SinkOptions
 from pyspark_sluicegate.writing.rows_out import RowError, encode_rows, rows_with_destination
 from sluicegate import MessageTooLarge, RequestRefused
-from sluicegate.protocols.flow.codec.codes import MALFORMED, MESSAGE_TOO_LARGE, NOT_PERMITTED, TOPIC_INVALID
+from sluicegate.protocols.flow.codec.codes import (
+    MALFORMED,
+    MESSAGE_TOO_LARGE,
+    NOT_PERMITTED,
+    PAYLOAD_INVALID,
+    TOPIC_INVALID,
+)
 from sluicegate.protocols.flow.codec.limits import ROWS_MAX
 
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024  # of one request: half of what the gateway takes, so that properties fit
 REASONS_MAX: Final = 10  # rejected rows that a task reports in words
 
 # The refusals for faults of a row. All others are the gateway's state, or the job's own mistake.
-ROW_REFUSALS: Final = frozenset({MALFORMED, MESSAGE_TOO_LARGE, TOPIC_INVALID, NOT_PERMITTED})
+ROW_REFUSALS: Final = frozenset({MALFORMED, MESSAGE_TOO_LARGE, TOPIC_INVALID, NOT_PERMITTED, PAYLOAD_INVALID})
 
 _log: Final = logging.getLogger("pyspark_sluicegate")
 

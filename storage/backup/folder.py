@@ -71,26 +71,30 @@ def read_note(folder: Path) -> BackupNote:
         missing = DATA_FILE if (folder / NOTE_FILE).is_file() else NOTE_FILE
         raise BackupRefused(f"{folder} is no backup, or not a whole one: it has no {missing}")
     with open(folder / NOTE_FILE, "rb") as file:
-        raw = file.read(_NOTE_BYTES_MAX)
-    try:
-        members = orjson.loads(raw)
-        found = members.pop("format")
-        if found != BACKUP_FORMAT:
-            raise UnsupportedFormat(found, BACKUP_FORMAT, f"the backup in {folder}")
-        note = BackupNote(**members | {"incarnation": int(members["incarnation"], 16)})
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise BackupRefused(f"{folder / NOTE_FILE} cannot be read: {error!r}") from None
+        note = decode_note(file.read(_NOTE_BYTES_MAX), str(folder / NOTE_FILE))
     size = (folder / DATA_FILE).stat().st_size
     if size != note.data_bytes:
         raise BackupRefused(f"{folder / DATA_FILE} has {size} bytes; its note says {note.data_bytes}")
     return note
 
 
-def checked_pieces(folder: Path, note: BackupNote) -> Iterator[bytes]:
+def decode_note(raw: bytes, where: str) -> BackupNote:
+    """Return what a note says. Raises BackupRefused, and UnsupportedFormat for a backup of another release."""
+    try:
+        members = orjson.loads(raw)
+        found = members.pop("format")
+        if found != BACKUP_FORMAT:
+            raise UnsupportedFormat(found, BACKUP_FORMAT, where)
+        return BackupNote(**members | {"incarnation": int(members["incarnation"], 16)})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BackupRefused(f"{where} cannot be read: {error!r}") from None
+
+
+def checked_pieces(folder: Path, note: BackupNote, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
     """Yield the data file in pieces. Raises BackupRefused after the last piece if the checksum does not match."""
     digest = xxhash.xxh3_128()
     with open(folder / DATA_FILE, "rb") as file:
-        while piece := file.read(_PIECE_BYTES):
+        while piece := file.read(piece_bytes):
             digest.update(piece)
             yield piece
     if digest.hexdigest() != note.data_xxh3:

@@ -8,7 +8,7 @@ The data file gets its name last: after an interrupted restore the folder has no
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,17 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
     StoreFailed; then the folder has no spool. The backup is never changed.
     """
     note = read_note(backup)
+    restore_pieces(note, checked_pieces(backup, note), folder, incarnation=incarnation, copied=copied)
+    return Restored(note=note, incarnation=incarnation)
+
+
+def restore_pieces(
+    note: BackupNote, pieces: Iterable[bytes], folder: Path, *, incarnation: int, copied: Callable[[int], None]
+) -> None:
+    """Restore the data file of a backup, whose checksum is compared where its pieces come from.
+
+    Raises as `restore_backup`, and what the iterable raises.
+    """
     with translated(folder, needed_bytes=note.data_bytes):
         make_folder(folder)
         had_lock_file = (folder / LOCK_FILE).exists()
@@ -55,7 +66,7 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
                 raise BackupRefused(f"there is no room for the backup in {folder}: {text}")
             partial = folder / PARTIAL_FILE
             try:
-                _copy(backup, note, partial, copied)
+                _copy(pieces, partial, copied)
                 _identify(partial, incarnation)
             except BaseException:
                 partial.unlink(missing_ok=True)
@@ -68,7 +79,6 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
             raise
         finally:
             lock.release()
-    return Restored(note=note, incarnation=incarnation)
 
 
 def check_empty(folder: Path) -> None:
@@ -78,10 +88,10 @@ def check_empty(folder: Path) -> None:
         raise BackupRefused(f"{folder} is not empty: it has {sorted(names)[0]}")
 
 
-def _copy(backup: Path, note: BackupNote, partial: Path, copied: Callable[[int], None]) -> None:
+def _copy(pieces: Iterable[bytes], partial: Path, copied: Callable[[int], None]) -> None:
     partial.unlink(missing_ok=True)  # from an interrupted restore: it would keep its old permissions
     with open(make_file(partial), "wb") as file:
-        for piece in checked_pieces(backup, note):
+        for piece in pieces:
             file.write(piece)
             copied(len(piece))
         file.flush()

@@ -137,6 +137,15 @@ def first_needed(copy: Path) -> int:
     return min(positions.needed_from, positions.applied + 1)
 
 
+def last_copied(copy: Path) -> int:
+    """Return the number of the last record in a copy of a data file, 0 if it has none. Raises lmdb.Error."""
+    env = open_copy(copy, 0)
+    try:
+        return CopiedLog(env, Databases(env)).last_number
+    finally:
+        env.close()
+
+
 def open_copy(copy: Path, room_bytes: int) -> lmdb.Environment:
     """Open a data file that is no spool's yet, to change it; with so much room in its map. Raises lmdb.Error."""
     size = copy.stat().st_size + room_bytes + _ROOM_BYTES

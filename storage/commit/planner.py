@@ -125,18 +125,25 @@ class CommitPlanner:
     Invariant: at most one commit is in progress.
     """
 
-    def __init__(self, *, next_record_number: int, log_bytes_max: int = LOG_BYTES_MAX) -> None:
+    def __init__(
+        self, *, next_record_number: int, log_bytes_max: int = LOG_BYTES_MAX, confirms_elided_late: bool = False
+    ) -> None:
+        """`confirms_elided_late`: with a commit that began later, which shows that this is the owner of the log still.
+
+        Else an elided publication, which needs no write, is confirmed at once.
+        """
         self.next_record_number = next_record_number
         self.journal = LogIndex()
         self.log_bytes_max = log_bytes_max
         self.cursors: dict[int, PartitionCursor] = {}
         self.checkpoints = CheckpointPlanner(self.cursors, log_bytes_max)
         self.elided_count = 0  # messages that needed no write
+        self._confirms_elided_late = confirms_elided_late
         self.written_count = 0  # messages
         self.pending = PendingPublications()  # candidates for the next commit
         self._last_committed = next_record_number - 1
         self._consumed: list[Publication] = []  # they need no write; their publishers are not confirmed yet
-        self._elided: list[Publication] = []  # they need no write, but their session rows do
+        self._elided: list[Publication] = []  # they need no write, but a commit: for their session rows, or at all
         self._settled: dict[int, RangeSet] = {}
         self._settled_is_urgent = False
         self._reserving: set[int] = set()  # partitions whose reservation is not in the log
@@ -448,7 +455,8 @@ class CommitPlanner:
         self.elided_count += publication.batch.count
         for settlement in _moved([publication]):
             self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
-        (self._consumed if publication.session_rows is None else self._elided).append(publication)
+        waits = self._confirms_elided_late or publication.session_rows is not None
+        (self._elided if waits else self._consumed).append(publication)
 
     def _take_settlements(self) -> list[Settlement]:
         settlements = [

@@ -118,6 +118,7 @@ class Journal:
         self._next_index = self.kept.last_index + 1
         self._next_spare = 1
         self._last_number = 0
+        self._is_lost = False  # what was appended without waiting may not be on the disk, and never will be
         self._doubtful: Segment | None = None  # it may end with the record of an append that failed
         self._find_segments()
 
@@ -203,6 +204,7 @@ class Journal:
         A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
         the log, unless `is_in_doubt`. Raises ValueError for a number that is not above the last.
         """
+        self._check_sound()
         if number <= self.last_number:
             raise ValueError(f"log record {number} after {self.last_number}")
         record_bytes = sum([len(piece) for piece in record])
@@ -234,11 +236,28 @@ class Journal:
         return end
 
     def sync(self) -> None:
-        """Return when all records are on the disk. Raises OSError."""
-        for segment in self._segments:
-            descriptor = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+        """Return when all records are on the disk. Raises OSError for a file that cannot be opened.
+
+        Raises StoreDamaged when the disk refuses: then nobody knows what it has, and another try would prove nothing,
+        for the system forgets what it could not write. So nothing is appended any more, and the log has to be opened
+        again, from what is on the disk.
+        """
+        self._check_sound()
+        with self._lock:
+            segments = list(self._segments)
+        for segment in segments:
+            try:
+                descriptor = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                with self._lock:
+                    if segment in self._segments:
+                        raise
+                continue  # it was trimmed meanwhile
             try:
                 self._sync(descriptor)
+            except OSError as error:
+                self._is_lost = True
+                raise StoreDamaged(f"records in {segment.path} may be lost: {error}") from error
             finally:
                 os.close(descriptor)
 
@@ -291,7 +310,31 @@ class Journal:
         """Release the files. May be called twice."""
         self._end_segment()
 
+    def cut_tail(self, durable: int) -> None:
+        """Cut the log off before the first record above number `durable` that is missing or damaged.
+
+        For a log whose appends did not wait: a power failure may have lost any of its last records, and others have
+        them. Files before the last one were whole when that was begun.
+        """
+        if not self._segments:
+            return
+        segment = self._segments[-1]
+        last, at, count = segment.after, HEADER_BYTES, 0
+        for frame in self._frames(segment, segment.path.read_bytes()):
+            is_next = frame.start - FRAME_HEAD_BYTES == at or last < durable
+            if frame.number > durable and not (is_next and frame.is_sound):
+                self.gaps = [gap for gap in self.gaps if gap.first <= last]
+                self.torn = f"what follows log record {last} was not stored whole, and was cut off"
+                segment.void_above = segment.last = self._last_number = last
+                segment.end, segment.records = at, count
+                return
+            last, at, count = frame.number, frame.end(), count + 1
+
     # --- files ---
+
+    def _check_sound(self) -> None:
+        if self._is_lost:
+            raise StoreDamaged(f"records in {self.folder} may be lost: the store has to be opened again")
 
     def _find_segments(self) -> None:
         names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
@@ -486,6 +529,22 @@ def incarnation_in(log: Path) -> int | None:
             with open(log / name, "rb") as file, contextlib.suppress(DamagedRecord, UnsupportedFormat):
                 return decode_header(file.read(HEADER_BYTES), name).incarnation
     return None
+
+
+def forget_cached(log: Path) -> None:
+    """Have the end of a log read from the disk, and not from the system's memory. Raises OSError.
+
+    That may have what the disk refused to store: after an error the system takes it as stored.
+    """
+    names = [name for name in os.listdir(log) if _SEGMENT_NAME.fullmatch(name)] if log.is_dir() else []
+    if not names:
+        return
+    descriptor = os.open(log / max(names), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fdatasync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 def make_log_folder(folder: Path) -> Path:

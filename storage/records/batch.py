@@ -57,6 +57,7 @@ _U32: Final = struct.Struct("<I")
 _BYTES_MAX: Final = 0xFFFF_FFFF
 _U16_TOPICS_MAX: Final = 1 << 16
 _BIG_ENDIAN: Final = sys.byteorder == "big"
+AT_REST: Final = 0xB6  # key of `MessageBatch.encodings`, for whoever keeps what `encode_batch` returns
 
 if array("H").itemsize != 2 or array("I").itemsize != 4 or array("Q").itemsize != 8:
     raise ImportError("the record format needs a platform whose C integers have 2, 4 and 8 bytes")
@@ -64,7 +65,8 @@ if array("H").itemsize != 2 or array("I").itemsize != 4 or array("Q").itemsize !
 
 def encode_batch(batch: MessageBatch) -> bytes:
     """Return the bytes of the whole batch. Raises ValueError when it is too large for one record."""
-    return encode_rows(batch, 0, batch.count)
+    kept = None if batch.encodings is None else batch.encodings.get(AT_REST)
+    return encode_rows(batch, 0, batch.count) if kept is None else kept
 
 
 def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
@@ -84,11 +86,12 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
         flags |= _POSSIBLE_DUPLICATE
         version = _FORMAT_WITH_DUPLICATES
     if len(payloads) == 1:  # a message that came alone: no columns are built for it
-        body = payloads[0]
-        lengths = _U32.pack(len(body)) if len(body) <= _BYTES_MAX else b""  # larger ones are refused below
+        payload_bytes = len(payloads[0])
+        lengths = _U32.pack(payload_bytes) if payload_bytes <= _BYTES_MAX else b""  # larger ones are refused below
     else:
-        body = b"".join(payloads)
-        lengths = column_bytes("I", [len(payload) for payload in payloads])
+        sizes = [len(payload) for payload in payloads]
+        payload_bytes = sum(sizes)
+        lengths = column_bytes("I", sizes)
     publisher = encode_text(batch.publisher)
     if topics is None:
         topic = encode_text(batch.topic)
@@ -105,7 +108,12 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
         flags |= _HEADERS
         if any(row is not None and bool(row.link_targets) for row in headers):
             version = HEADERS_WITH_TARGETS
-    if len(body) > _BYTES_MAX or len(publisher) > _BYTES_MAX or len(topic) > _BYTES_MAX or len(attributes) > _BYTES_MAX:
+    if (
+        payload_bytes > _BYTES_MAX
+        or len(publisher) > _BYTES_MAX
+        or len(topic) > _BYTES_MAX
+        or len(attributes) > _BYTES_MAX
+    ):
         raise ValueError(f"a column of more than {_BYTES_MAX} bytes")
     head = _HEAD.pack(
         version,
@@ -114,12 +122,12 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
         0,
         stop - start,
         batch.received_ms,
-        len(body),
+        payload_bytes,
         len(publisher),
         len(topic),
         len(attributes),
     )
-    return b"".join([head, publisher, topic, lengths, body, attributes])
+    return b"".join([head, publisher, topic, lengths, *payloads, attributes])
 
 
 def decode_batch(data: bytes, offset: int, where: str = "batch") -> tuple[MessageBatch, int]:

@@ -3,52 +3,52 @@
 Requests are those of the JetStream API, https://docs.nats.io/reference/reference-protocols/nats_api_reference. Appends
 are awaited with the connection's own request, and the library sends nothing again by itself: who appends decides what
 is sent again, and when.
-
-Messages are read through a consumer that the server forgets soon, without acknowledgements, in batches of a bounded
-number of bytes. When anything is odd, a new consumer begins behind what was read.
 """
 
 import asyncio
 import base64
-import contextlib
-import time
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
-import nats
 import nats.errors
-import orjson
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
+from nats.aio.client import Client, Srv
 
 from sluicegate.storage.replication.replica import Append
-from sluicegate.storage.replication.requests import Requests
+from sluicegate.storage.replication.requests import NO_STREAM, Requests
 from sluicegate.storage.replication.servers import differences, lossless_config
-from sluicegate.storage.replication.stream import READ_BYTES, Bounds, StoredMessage, StreamUnavailable
+from sluicegate.storage.replication.stream import Bounds, StoredMessage, StreamUnavailable
+from sluicegate.storage.replication.stream_reader import StreamReader
 
 EXPECTED: Final = "Nats-Expected-Last-Sequence"
 ANSWER_S: Final = 2.0  # an append without an answer for so long has an unknown outcome
-BATCH: Final = 4096  # messages of one request
-FORGOTTEN_S: Final = 30  # a consumer that nobody asks
 CONNECT_S: Final = 5.0
 RECONNECT_S: Final = 0.25
-
-_NOTHING: Final = frozenset({"404", "408", "409"})
-
-
-def stream_name(broker: str) -> str:
-    """Return the name of the stream that has the log of a broker."""
-    return "SLUICEGATE_" + "".join(each if each.isalnum() or each in "-_" else "_" for each in broker)
+PING_S: Final = 1  # a server that was cut off says nothing: it is left after two pings without an answer
+PINGS_MAX: Final = 2
 
 
-def subject_of(broker: str) -> str:
+def stream_name(broker: str, generation: int = 0) -> str:
+    """Return the name of the stream that has the log of a broker: another one for each broker.
+
+    It may be a token of a subject, and a key of a bucket: what cannot be in these is written as `=` and its bytes in
+    hexadecimal. A site whose log is begun anew from that of the other site gives it the next generation, so nothing
+    that comes late is for the new one.
+    """
+    kept = "-_"
+    escaped = [
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in kept) else f"={byte:02X}"
+        for byte in broker.encode()
+    ]
+    return "SLUICEGATE_" + "".join(escaped) + (f"~{generation}" if generation else "")
+
+
+def subject_of(broker: str, generation: int = 0) -> str:
     """Return the subject of its messages."""
-    return f"sluicegate.log.{stream_name(broker)}"
+    return f"sluicegate.log.{stream_name(broker, generation)}"
 
 
-def stream_config(broker: str, *, replica_count: int, bytes_max: int) -> dict[str, Any]:
+def stream_config(broker: str, generation: int = 0, *, replica_count: int, bytes_max: int) -> dict[str, Any]:
     """Return the configuration that a stream must have: nothing but a trim may delete a message."""
-    name, subject = stream_name(broker), subject_of(broker)
+    name, subject = stream_name(broker, generation), subject_of(broker, generation)
     return lossless_config(name, subject, replica_count=replica_count, bytes_max=bytes_max)
 
 
@@ -56,29 +56,42 @@ def stream_config(broker: str, *, replica_count: int, bytes_max: int) -> dict[st
 class JetStream:
     """The stream of one broker's log."""
 
-    def __init__(self, client: Client, broker: str, *, answer_s: float = ANSWER_S) -> None:
-        """Use a connection of `connected`."""
-        self.name: Final = stream_name(broker)
+    def __init__(self, client: Client, broker: str, generation: int = 0, *, answer_s: float = ANSWER_S) -> None:
+        """Use a connection of `connected`. For the generation see `stream_name`."""
+        self.name: Final = stream_name(broker, generation)
         self.broker: Final = broker
-        self._subject = subject_of(broker)
+        self.generation: Final = generation
+        self._subject = subject_of(broker, generation)
         self._client = client
         self._answer_s = answer_s
         self._requests = Requests(client, self.name, answer_s=answer_s)
-        self._inbox = ""
-        self._subscription: Subscription | None = None
-        self._consumer = ""
-        self._read_through = -1  # by the consumer
+        self._reader = StreamReader(client, self.name, self._requests, answer_s=answer_s)
 
-    async def create(self, *, replica_count: int, bytes_max: int) -> None:
-        """Create the stream, if there is none. One of another configuration is refused."""
-        config = stream_config(self.broker, replica_count=replica_count, bytes_max=bytes_max)
+    async def create(self, *, replica_count: int, bytes_max: int, first: int = 1) -> None:
+        """Create the stream, if there is none; `first` is the sequence of its first message.
+
+        One of another configuration is refused.
+        """
+        config = stream_config(self.broker, self.generation, replica_count=replica_count, bytes_max=bytes_max)
+        if first > 1:
+            config["first_seq"] = first
         await self._requests.ask(f"STREAM.CREATE.{self.name}", config)
+
+    async def exists(self) -> bool:
+        """Return whether there is such a stream."""
+        answer = await self._requests.api(f"STREAM.INFO.{self.name}")
+        if "error" not in answer:
+            return True
+        if answer["error"].get("err_code") == NO_STREAM:
+            return False
+        raise self._requests.refusal(answer["error"])
 
     async def differences(self, *, replica_count: int, bytes_max: int) -> dict[str, Any]:
         """Return the settings of the stream that could lose messages, with the values that they have."""
         answer = await self._requests.ask(f"STREAM.INFO.{self.name}")
         return differences(
-            answer["config"], stream_config(self.broker, replica_count=replica_count, bytes_max=bytes_max)
+            answer["config"],
+            stream_config(self.broker, self.generation, replica_count=replica_count, bytes_max=bytes_max),
         )
 
     async def append(self, append: Append) -> int | None:
@@ -93,110 +106,62 @@ class JetStream:
     async def bounds(self) -> Bounds:
         """Return what the stream has. See `Stream.bounds`."""
         state = (await self._requests.ask(f"STREAM.INFO.{self.name}"))["state"]
-        return Bounds(state["first_seq"], state["last_seq"], state["bytes"])
+        return Bounds(max(1, state["first_seq"]), state["last_seq"], state["bytes"])  # 0 where nothing was ever stored
 
     async def trim(self, before: int) -> None:
         """Delete the messages before a sequence. See `Stream.trim`."""
         await self._requests.ask(f"STREAM.PURGE.{self.name}", {"seq": before})
 
-    # --- reading ---
-
     async def read(self, after: int, wait_s: float) -> list[StoredMessage]:
         """Return messages behind a sequence. See `Stream.read`."""
-        if self._subscription is None or self._read_through != after:
-            await self._begin_to_read(after)
-        assert self._subscription is not None
-        request = {"batch": BATCH, "max_bytes": READ_BYTES, "expires": int(wait_s * 1e9)}
-        found: list[StoredMessage] = []
-        try:
-            await self._client.publish(self._next_subject(), orjson.dumps(request), reply=self._inbox)
-            deadline = time.monotonic() + wait_s + self._answer_s
-            while True:
-                message = await self._subscription.next_msg(max(0.001, deadline - time.monotonic()))
-                if not message.reply:  # the end of the batch: nothing more came, or the bound of bytes
-                    self._check_status(message)
-                    break
-                found.append(StoredMessage(_sequence_of(message), message.data))
-                if not _pending_after(message) or len(found) == BATCH:
-                    break
-        except (nats.errors.Error, TimeoutError) as error:
-            await self.stop_reading()
-            if not found:
-                raise StreamUnavailable(f"stream {self.name} sends nothing: {error or type(error).__name__}") from error
-        if any(each.sequence != found[0].sequence + place for place, each in enumerate(found)):
-            await self.stop_reading()
-            raise StreamUnavailable(f"messages of stream {self.name} are missing in what a server has sent")
-        self._read_through = found[-1].sequence if found else after
-        return found
+        return await self._reader.read(after, wait_s)
 
-    async def stop_reading(self) -> None:
-        """Give the consumer up; the next `read` makes another."""
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            with contextlib.suppress(nats.errors.Error):
-                await subscription.unsubscribe()
+    async def end_read(self) -> None:
+        """Have a `read` that waits return now."""
+        await self._reader.end_read()
 
-    async def _begin_to_read(self, after: int) -> None:
-        await self.stop_reading()
-        config = {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": after + 1,
-            "ack_policy": "none",
-            "replay_policy": "instant",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": FORGOTTEN_S * 1_000_000_000,
-        }
-        answer = await self._requests.ask(f"CONSUMER.CREATE.{self.name}", {"stream_name": self.name, "config": config})
-        self._consumer = answer["name"]
-        self._inbox = self._client.new_inbox()
-        try:
-            self._subscription = await self._client.subscribe(self._inbox, pending_bytes_limit=8 * READ_BYTES)
-        except nats.errors.Error as error:
-            raise StreamUnavailable(f"stream {self.name} cannot be read: {error}") from error
-        self._read_through = after
-
-    def _next_subject(self) -> str:
-        return f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{self._consumer}"
-
-    def _check_status(self, message: Msg) -> None:
-        status = (message.headers or {}).get("Status", "")
-        if status not in _NOTHING:
-            raise nats.errors.Error(f"the server answers {status}")
-        if status == "409" and "Exceeded" not in (message.headers or {}).get("Description", ""):
-            raise nats.errors.Error("the consumer is gone")
+    async def aclose(self) -> None:
+        """Give up what `read` needs at the servers. A `read` that comes later makes it anew."""
+        await self._reader.stop()
 
 
 async def connected(urls: list[str], within_s: float = CONNECT_S, **options: Any) -> Client:
     """Connect to one of the servers; `options` are those of nats-py. Raises StreamUnavailable."""
     last: list[Exception] = []
+    client: Any = _Client()  # its annotations know whole seconds only
 
     async def note(error: Exception) -> None:
         last[:] = [error]  # requests fail by themselves when the connection does
 
     try:
         async with asyncio.timeout(within_s):
-            return await nats.connect(
+            await client.connect(
                 urls,
                 name="sluicegate",
                 max_reconnect_attempts=-1,
                 reconnect_time_wait=RECONNECT_S,
+                ping_interval=PING_S,
+                max_outstanding_pings=PINGS_MAX,
                 pending_size=0,  # what cannot be written now is not sent later behind our back
                 error_cb=note,
                 **options,
             )
+            return cast(Client, client)
     except (nats.errors.Error, OSError) as error:  # TimeoutError is an OSError
         why = last[0] if last else error
-        raise StreamUnavailable(f"no NATS server at {', '.join(urls)} answers: {why or type(why).__name__}") from error
+        said = str(why) or type(why).__name__
+        raise StreamUnavailable(f"no NATS server at {', '.join(urls)} answers: {said}") from error
+
+
+class _Client(Client):
+    """A client that closes the connection of a failed attempt: nats-py leaves it to the garbage collector."""
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        failed: Any = self._transport
+        if failed is not None:
+            failed.close()
+        await super()._connect_to_server(s)
 
 
 def _bytes_of(encoded: str) -> bytes:
     return base64.b64decode(encoded)
-
-
-def _sequence_of(message: Msg) -> int:
-    return message.metadata.sequence.stream
-
-
-def _pending_after(message: Msg) -> int:
-    return message.metadata.num_pending

@@ -3,9 +3,14 @@
 What the replica's rules say (`storage.replication.replica`) is done here, over a stream that may be slow, away, or
 answer late. An append has no limit of tries: until its outcome is known nobody can be told anything, and nothing else
 can be appended.
+
+One reason may last: a stream that is full. Then the record is given up, unless it is stored before that. What gives it
+up is a small message, so as long as the stream takes those, an owner can store what makes room.
 """
 
 import asyncio
+import contextlib
+import logging
 import random
 from collections.abc import Callable
 from typing import Final, final
@@ -17,11 +22,14 @@ IN_FLIGHT: Final = 8  # messages of one record whose answers are awaited togethe
 AGAIN_S_MIN: Final = 0.05  # between two tries
 AGAIN_S_MAX: Final = 1.0
 READ_WAIT_S: Final = 1.0
+REFUSALS_TOLD: Final = 10  # an owner takes over after fewer of them, unless something is wrong
+
+log = logging.getLogger("sluicegate.cluster")
 
 
 @final
 class ReplicatedLog:
-    """One replica's end of the log. Use it from one task at a time."""
+    """One replica's end of the log. Use it from one task at a time, but for `raise_level`."""
 
     def __init__(
         self,
@@ -38,11 +46,16 @@ class ReplicatedLog:
         self._wall_ms = wall_ms
         self._take = take
         self._rng = rng
+        self._unknown = 0  # the last place for which a message of the record was sent without an answer
+        self._full: StreamFull | None = None  # what the servers said: the record is to be given up
+        self._appending: Final = asyncio.Lock()
+        self._is_raising = False  # the outcome of a message that raises the level is unknown
+        self._unsent: bytes | None = None  # a record that waits for that
 
     async def read(self, wait_s: float = READ_WAIT_S) -> int:
         """Read what the stream has next, or wait so long for something; return the number of messages.
 
-        Raises StreamUnavailable, LogMissing when the stream was trimmed beyond what this replica has, and what a
+        Raises StreamUnavailable, LogTrimmed when the stream was trimmed beyond what this replica has, and what a
         message raises that counts and cannot be read.
         """
         messages = await self._stream.read(self.replica.read_through, wait_s)
@@ -53,75 +66,186 @@ class ReplicatedLog:
         return len(messages)
 
     async def take_over(self, revision: int) -> None:
-        """Become the owner, with the key's revision as the epoch.
+        """Become the owner, with the revision of the key that this replica has taken.
 
-        Raises OwnershipLost when another replica took the key later, EpochTooLow when the log has a later epoch than
-        the key, and what `read` raises, except StreamUnavailable.
+        It waits while the servers do not answer, and while the stream is full. Raises OwnershipLost when another
+        replica took the key later, StreamRefused, and what `read` raises: then the replica is a standby.
         """
         self.replica.take_key(revision)
+        try:
+            await self._until_owner()
+        finally:
+            if self.replica.role is not Role.OWNER:
+                self.replica.step_down()
+        if self.replica.role is not Role.OWNER:
+            raise OwnershipLost(f"a later owner than that of epoch {self.replica.epoch} has taken over")
+
+    async def _until_owner(self) -> None:
         delay_s = AGAIN_S_MIN
+        told: Exception | None = None
+        refused_count = 0
         while self.replica.role is Role.TAKING:
             try:
                 append = self.replica.append_epoch((await self._stream.bounds()).last, self._wall_ms())
-                if append is not None:
-                    await self._stream.append(append)
+                if append is not None and await self._stream.append(append) is None:
+                    refused_count += 1
+                    if refused_count == REFUSALS_TOLD:
+                        log.warning("the first message of this owner is refused behind message %d", append.expected)
                 await self.read()
                 delay_s = AGAIN_S_MIN
-            except StreamUnavailable:
-                delay_s = await self._wait(delay_s)
-        if self.replica.role is not Role.OWNER:
-            raise OwnershipLost(f"a later owner than that of epoch {revision} has taken over")
+                continue
+            except StreamFull as error:
+                if not isinstance(told, StreamFull):
+                    log.error("no owner can be, for the log does not take its first message; trying again: %s", error)
+                told = error
+            except StreamUnavailable as error:
+                if told is None:
+                    log.warning("the log cannot be taken over yet; trying again: %s", error)
+                told = told or error
+            delay_s = await self._wait(delay_s)
 
     async def append(self, record: bytes) -> int:
         """Append a record, and return its number when a majority of the servers has it.
 
         Raises OwnershipLost: another replica is the owner, and this record is not in the log. Raises StreamFull: it is
-        not in the log either, and the replica is the owner as before. Raises StreamRefused: nobody knows, and
-        `append_again` comes next.
+        not in the log either, and the replica is the owner as before; the next record has its number. Raises
+        StreamRefused: nobody knows, and `append_again` comes next.
         """
+        async with self._appending:
+            self._unsent = record
+            return await self._append_unsent()
+
+    async def _append_unsent(self) -> int:
+        await self._settle_level()
+        record, self._unsent = self._unsent, None
+        assert record is not None
         number = self.replica.next_number()
-        await self._until_stored(self.replica.propose(record, self._wall_ms()), may_withdraw=True)
+        await self._append(self.replica.propose(record, self._wall_ms()))
         return number
+
+    async def close(self, clean: bytes) -> None:
+        """Append a clean message, the last one of this owner: return when it is stored. Raises as `append`."""
+        async with self._appending:
+            await self._settle_level()
+            await self._append(self.replica.close(clean, self._wall_ms()))
+
+    async def raise_level(self, level: int) -> bool:
+        """Raise the feature level of the log, between two records; return whether it has that level now.
+
+        False: the outcome of a record is unknown. Raises as `append`; when nobody knows what was stored, the next
+        record or a later call finds out.
+        """
+        async with self._appending:
+            await self._settle_level()
+            if not self.replica.is_waiting() and self.replica.level < level:
+                self._is_raising = True
+                try:
+                    await self._append(self.replica.raise_level(level, self._wall_ms()))
+                except StreamFull:
+                    self._is_raising = False
+                    raise
+                self._is_raising = False
+            return self.replica.level >= level
+
+    async def _settle_level(self) -> None:
+        """Find out whether a message that was to raise the level is stored, before anything else is sent.
+
+        Raises OwnershipLost, and StreamRefused: nobody knows as before.
+        """
+        if self._is_raising and self.replica.role is Role.OWNER:
+            with contextlib.suppress(StreamFull):
+                await self._until_stored(self._next(), may_withdraw=False)
+        self._is_raising = False
+        if self.replica.role is not Role.OWNER:
+            raise OwnershipLost("this replica is not the owner of the log")
+
+    async def _append(self, appends: list[Append]) -> None:
+        """Append the messages of another record."""
+        self._unknown, self._full = 0, None
+        await self._until_stored(appends, may_withdraw=True)
+
+    async def hand_over_to(self, site: str) -> None:
+        """Append that this owner's site gives the broker up to another one; nothing is appended after that.
+
+        It waits while the servers do not answer. Raises as `append`; after StreamRefused nobody knows.
+        """
+        async with self._appending:
+            await self._settle_level()
+            await self._append(self.replica.hand_over(site, self._wall_ms()))
 
     async def append_again(self) -> None:
         """Go on with the record of an `append` that raised StreamRefused; return when it is stored, or raise as that.
 
-        What was stored of it is not sent again.
+        What was stored of it is not sent again, and nothing of one that is being given up. Raises StreamFull as
+        `append`.
         """
-        await self._until_stored(self.replica.retry(), may_withdraw=False)
+        async with self._appending:
+            if self._unsent is None:
+                await self._until_stored(self._next(), may_withdraw=False)
+            else:
+                await self._append_unsent()
+
+    def _next(self) -> list[Append]:
+        """Return what to send next: of a record that is being given up the message that does that, and no copy."""
+        if self._full is None:
+            return self.replica.retry()
+        return [self.replica.cancel(self._wall_ms(), max(self._unknown, self.replica.oldest_place()))]
 
     async def _until_stored(self, appends: list[Append], *, may_withdraw: bool) -> None:
         delay_s = AGAIN_S_MIN
-        while not await self._send(appends, may_withdraw=may_withdraw):
+        while True:
+            is_stored, said = await self._send(appends, may_withdraw=may_withdraw)
+            is_news = self._full is None and said is not None
+            self._full = self._full or said
             may_withdraw = False
-            try:
-                data = await self._stream.at(self.replica.oldest_place())
-            except StreamUnavailable:
-                delay_s = await self._wait(delay_s)
-            else:
-                if self.replica.look(data):
-                    break
-                if data is None:
+            data: bytes | None = None
+            if not is_stored and not self.replica.is_cancelled:
+                try:
+                    data = await self._stream.at(self.replica.oldest_place())
+                except StreamUnavailable:
                     delay_s = await self._wait(delay_s)
-            appends = self.replica.retry()
+                else:
+                    is_stored = self.replica.look(data)
+                    if data is None and not is_news:
+                        delay_s = await self._wait(delay_s)
+            if is_stored:
+                return
+            if self._full is not None and self.replica.is_cancelled:
+                raise self._full
+            appends = self._next()
 
-    async def _send(self, appends: list[Append], *, may_withdraw: bool) -> bool:
-        """Send messages; return whether all of the record are stored. Raises StreamFull if nothing of it can be."""
+    async def _send(self, appends: list[Append], *, may_withdraw: bool) -> tuple[bool, StreamFull | None]:
+        """Send messages; return whether all of the record are stored, and that the stream is full if it says so.
+
+        Raises StreamFull if nothing of the record is stored, or can be.
+        """
+        full: StreamFull | None = None
+        refusal: BaseException | None = None
         for first in range(0, len(appends), IN_FLIGHT):
             part = appends[first : first + IN_FLIGHT]
             answers = await asyncio.gather(*[self._stream.append(each) for each in part], return_exceptions=True)
             for append, answer in zip(part, answers, strict=True):
                 if isinstance(answer, int):
                     if self.replica.confirm(append, answer):
-                        return True
-                elif isinstance(answer, StreamFull) and may_withdraw and append is appends[0]:
-                    self.replica.withdraw()
-                    raise answer
-                elif isinstance(answer, BaseException) and not isinstance(answer, StreamFull | StreamUnavailable):
-                    raise answer
+                        return True, None
+                elif isinstance(answer, StreamFull):
+                    full = answer
+                elif answer is not None:
+                    self._unknown = max(self._unknown, append.expected + 1)
+                    refusal = refusal or (None if isinstance(answer, StreamUnavailable) else answer)
+            if refusal is not None:
+                raise refusal
+            if (
+                may_withdraw
+                and full is not None
+                and all(each is None or isinstance(each, StreamFull) for each in answers)
+            ):
+                self.replica.withdraw()
+                raise full
+            may_withdraw = False
             if any(not isinstance(answer, int) for answer in answers):
-                return False
-        return False
+                break
+        return False, full
 
     async def _wait(self, delay_s: float) -> float:
         """Wait before another try; return how long to wait before the next."""

@@ -1,7 +1,9 @@
 """Requests to the JetStream API, and what their answers mean: done, refused, or nobody knows."""
 
+import asyncio
+import base64
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import nats.errors
 import orjson
@@ -12,10 +14,20 @@ from sluicegate.storage.replication.stream import StreamFull, StreamRefused, Str
 # Codes of the JetStream API.
 WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
 NO_MESSAGE: Final = 10037
+NO_STREAM: Final = 10059
 STORE_FAILED: Final = 10077  # the stream is full, if it says "maximum"
 FULL: Final = frozenset({10002, 10023, 10028, 10047})  # the account, or the server's disk or memory
 TRANSIENT: Final = frozenset({10004, 10008, 10009, 10041, 10118, 10167, 10194})  # no leader, no quorum, too much to do
 UNAVAILABLE: Final = 503
+
+DELETED: Final = b"KV-Operation:"  # header of a message that is a deletion of a key; a value is written without one
+
+
+class StoredKey(NamedTuple):
+    """A key of a bucket, as the leader of its stream has it."""
+
+    revision: int  # of its last write, deletions included; 0 when it was never written
+    value: bytes | None  # None: it is not there
 
 
 @final
@@ -55,6 +67,32 @@ class Requests:
         found: dict[str, Any] = answer["message"]
         return found
 
+    async def key(self, subject: str, *, within_s: float | None = None) -> StoredKey:
+        """Return the key of that subject, if the stream is a bucket. Raises the error it says.
+
+        Tools of NATS delete a key by a message behind it: whoever writes it again has to name that one's revision.
+        """
+        message = await self.message({"last_by_subj": subject}, within_s=within_s)
+        if message is None:
+            return StoredKey(0, None)
+        is_deleted = DELETED in base64.b64decode(message.get("hdrs", ""))
+        return StoredKey(message["seq"], None if is_deleted else base64.b64decode(message.get("data", "")))
+
+    async def subjects(self, matching: str) -> list[str]:
+        """Return the subjects of which the stream has messages. Raises the error it says."""
+        found: list[str] = []
+        while True:
+            what = {"subjects_filter": matching, "offset": len(found)}
+            answer = await self.ask(f"STREAM.INFO.{self.name}", what)
+            page = answer["state"].get("subjects") or {}
+            found += page
+            if not page or len(found) >= answer.get("total", 0):
+                return sorted(found)
+
+    async def purge(self, subject: str) -> None:
+        """Delete the messages of a subject. Raises the error it says."""
+        await self.ask(f"STREAM.PURGE.{self.name}", {"filter": subject})
+
     async def write(
         self, subject: str, payload: bytes, headers: dict[str, str], *, within_s: float | None = None
     ) -> int | None:
@@ -74,6 +112,7 @@ class Requests:
         try:
             answer = await self._client.request(subject, payload, timeout=wait_s, headers=headers)
         except (nats.errors.Error, TimeoutError) as error:
+            await asyncio.sleep(0)  # without a connection it fails at once, and whoever tries again would be alone
             raise StreamUnavailable(f"stream {self.name} does not answer: {error or type(error).__name__}") from error
         decoded: dict[str, Any] = orjson.loads(answer.data)
         return decoded

@@ -36,6 +36,11 @@ HARMLESS: Final = frozenset(
 )
 
 
+# Settings that may differ while a stream is used: with another one it refuses more than it should, or less, or is not
+# trimmed, and loses nothing.
+REFUSING: Final = frozenset({"allow_direct", "deny_purge", "max_bytes", "max_msg_size", "sealed", "subjects"})
+
+
 class Finding(NamedTuple):
     """What is wrong with the servers."""
 
@@ -79,6 +84,14 @@ def differences(has: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, 
     found = {name: has.get(name) for name, value in wanted.items() if has.get(name, type(value)()) != value}
     others = {name: value for name, value in has.items() if value and name not in wanted and name not in HARMLESS}
     return found | others
+
+
+def that_lose(found: Mapping[str, Any], replica_count: int) -> dict[str, Any]:
+    """Return those among `differences` with which messages that are confirmed could be lost."""
+    more = found.get("num_replicas", 0) > replica_count
+    return {
+        name: value for name, value in found.items() if name not in REFUSING and not (more and name == "num_replicas")
+    }
 
 
 def version_of(text: str) -> tuple[int, int] | None:

@@ -84,12 +84,15 @@ class Applier:
         """Return a checkpoint of all that was taken. `end` follows before anything else is taken."""
         return self._planner.next_checkpoint(applied=self._applied, needed_from=self.needed_from()).job
 
-    def end(self, *, succeeded: bool) -> None:
-        """Note what became of the checkpoint. After one that failed another one is due as before."""
-        if succeeded:
-            self._planner.succeeded(0)
-        else:
+    def end(self, overhead_bytes: int | None) -> None:
+        """Note that the checkpoint was made, and what the next one writes beside its content; None: it failed.
+
+        After one that failed another one is due as before.
+        """
+        if overhead_bytes is None:
             self._planner.failed()
+        else:
+            self._planner.succeeded(overhead_bytes)
 
     def _reserve(self, reservation: Reservation) -> None:
         partition_id, floor, next_sequence = reservation

@@ -8,9 +8,8 @@ owner's recovery finds in this store is what it would find in the owner's.
 from typing import NamedTuple, final
 
 from sluicegate.storage.errors import DamagedRecord, StorageError
-from sluicegate.storage.interface import LogEntry
 from sluicegate.storage.replication.messages import FIRST_PLACE, Begin, Kind, decode_begin, decode_message
-from sluicegate.storage.replication.replica import LogMissing, Record, Replica
+from sluicegate.storage.replication.replica import LogMissing, LogTrimmed, Record, Replica
 from sluicegate.storage.replication.stream import Stream
 from sluicegate.storage.store.applier import Applier
 from sluicegate.storage.store.store import SpoolStore
@@ -36,7 +35,6 @@ class Standby:
         """Look at what the store has. Raises DamagedRecord when some of it is damaged: it needs another copy."""
         self._store = store
         self._replica = replica
-        self._resumed: LogEntry | None = None  # the last record of the last run, until it is read again
         recovery = store.recover()
         self._applier = Applier(recovery, store.usage().map_bytes_max)
         if recovery.quarantined:
@@ -46,7 +44,8 @@ class Standby:
     async def resume(self, stream: Stream) -> None:
         """Have the replica go on behind what the store has. Call it once, before the first read.
 
-        Raises OtherLog, LogMissing when the stream ends before that, StreamUnavailable, StreamRefused.
+        The stream must have the last record as the store has it, to its end. Raises OtherLog, LogMissing when the
+        stream ends before that, LogTrimmed when it begins behind, StreamUnavailable, StreamRefused.
         """
         first = await stream.at(1)
         if first is not None:  # else it was trimmed, and the last record has to show whose stream it is
@@ -57,12 +56,19 @@ class Standby:
         number = self._store.last_number
         if number == 0:
             return
-        end = (await stream.bounds()).last
-        if end < number:
-            raise LogMissing(f"the stream ends with message {end}, and this store has record {number} of its log")
-        self._resumed = self._store.last_record()
-        if self._resumed is None and first is None:
+        bounds = await stream.bounds()
+        if bounds.last < number:
+            raise LogMissing(
+                f"the stream ends with message {bounds.last}, and this store has record {number} of its log"
+            )
+        if number < bounds.first:
+            raise LogTrimmed(f"the stream begins with message {bounds.first}, behind record {number} of this store")
+        last = self._store.last_record()
+        if last is None and first is None:
             raise OtherLog("neither the stream's first message nor this store's last record is left to compare")
+        found = await _record_at(stream, number)
+        if last is not None and found.data != last.data:
+            raise OtherLog(f"record {number} of this store is another one in the stream")
         self._replica.resume(number)
 
     def take(self, record: Record) -> None:
@@ -70,9 +76,6 @@ class Standby:
 
         Raises OtherLog, and what `SpoolStore.take` and `SpoolStore.checkpoint` raise; then open the store again.
         """
-        resumed, self._resumed = self._resumed, None
-        if resumed is not None and (record.number, record.data) != (resumed.number, resumed.data):
-            raise OtherLog(f"record {resumed.number} of this store is another one in the stream")
         if self._replica.begin is not None:
             self._check_begin(self._replica.begin)
         if record.number <= self._store.last_number:
@@ -89,10 +92,10 @@ class Standby:
         job = self._applier.begin()
         is_made = False
         try:
-            self._store.checkpoint(job)
+            self._store.checkpoint_keeping_last(job)
             is_made = True
         finally:
-            self._applier.end(succeeded=is_made)
+            self._applier.end(self._store.usage().checkpoint_bytes if is_made else None)
 
     async def lag(self, stream: Stream) -> Lag:
         """Return how far this standby is. Raises StreamUnavailable, StreamRefused."""
@@ -104,3 +107,17 @@ class Standby:
     def _check_begin(self, begin: Begin) -> None:
         if begin.incarnation != self._store.incarnation:
             raise OtherLog(f"the stream is the log of another spool, of a broker {begin.broker!r}")
+
+
+async def _record_at(stream: Stream, number: int) -> Record:
+    """Return the record of a stream with that number. Raises OtherLog when it has something else there."""
+    reader = Replica("", "")
+    reader.resume(number)
+    while reader.owner is None and not (reader.read_through == number and reader.void_count):  # it is no such message
+        data = await stream.at(reader.read_through + 1)
+        if data is None:
+            raise LogMissing(f"the stream lacks message {reader.read_through + 1}, of record {number} of this store")
+        record = reader.read(reader.read_through + 1, data)
+        if record is not None:
+            return record
+    raise OtherLog(f"the stream has no record {number}, which this store has, but something else")

@@ -24,6 +24,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, final
@@ -67,7 +68,7 @@ from sluicegate.storage.interface import (
     StoreUsage,
     Table,
 )
-from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
+from sluicegate.storage.log.journal import LOG_FOLDER, Journal, forget_cached, make_log_folder, remove_log
 from sluicegate.storage.log.links import StoredPage, fetch, page_and_links, whole_page
 from sluicegate.storage.log.record import LogRecord, decode_log_record, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
@@ -129,6 +130,7 @@ class SpoolStore:
         incarnation: int | None,
         cut_short: Quarantined | None,
         sync: bool,
+        is_copy: bool,
     ) -> None:
         """Take over an open environment; callers use `open`."""
         self.folder = folder
@@ -159,6 +161,8 @@ class SpoolStore:
             self._has_links = has_links(txn, self._databases)
             if self._has_links:
                 self._log.kept.change(linked_bytes(txn, self._databases))
+        if is_copy:
+            self._log.cut_tail(self._positions.applied)
         replay = Replay(self._log, self._positions)
         if replay.is_missing():
             raise SpoolMissing(folder / LOG_FOLDER, "has no records", [DATA_FILE])
@@ -177,9 +181,11 @@ class SpoolStore:
         reserve_bytes: int = RESERVE_BYTES,
         sync: bool = True,
         incarnation: int | None = None,
+        is_copy: bool = False,
     ) -> Self:
         """Open the store in the folder, or create both. `incarnation` names a new store; None draws one.
 
+        `is_copy`: its log is a copy (`take`), so what a power failure took of its end is cut off, and is no damage.
         `sync=False` gives up every promise about power failures, for tests that measure something else. Raises
         FolderInUse, UnsupportedFormat, DamagedRecord (the store's identity), StoreFull, StoreFailed.
         """
@@ -204,6 +210,7 @@ class SpoolStore:
                         incarnation=incarnation,
                         cut_short=cut_short,
                         sync=sync,
+                        is_copy=is_copy,
                     )
                 except BaseException:
                     env.close()
@@ -303,6 +310,16 @@ class SpoolStore:
                 if self._holders == 0:
                     self._trim(min(job.needed_from, job.applied + 1))
             self._log.prepare()
+
+    def checkpoint_keeping_last(self, job: CheckpointJob) -> None:
+        """Make a checkpoint, and keep the last record in the log: a replica compares it with the stream's at its start.
+
+        Raises what `checkpoint` raises.
+        """
+        last = self.last_record()
+        if last is not None and last.number < job.needed_from:
+            job = replace(job, needed_from=last.number)
+        self.checkpoint(job)
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         """Return the readable part of a page. See `interface.Store.read_page`."""
@@ -545,6 +562,8 @@ class SpoolStore:
 
         with self._env.begin() as txn:
             has_records = holds_records(txn, self._databases)
+        if sync:
+            forget_cached(folder)
         log = opened()
         if has_records and log.last_number:
             check_begun(log, self._env, self._databases)

@@ -4,7 +4,6 @@ A bucket is a stream with one message for each key (https://github.com/nats-io/n
 is read from the leader of that stream and never by a direct get, which any replica answers.
 """
 
-import base64
 from typing import Any, Final, final
 
 from nats.aio.client import Client
@@ -17,7 +16,6 @@ from sluicegate.storage.replication.servers import differences, lossless_config
 BUCKET: Final = "SLUICEGATE_OWNERS"
 STREAM: Final = f"KV_{BUCKET}"
 EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
-DELETED: Final = b"KV-Operation:"  # header of a message that is a deletion; a value is written without one
 ANSWER_S: Final = 2.0  # for requests that no lease waits for
 
 
@@ -45,13 +43,10 @@ class NatsBucket:
 
     async def read(self, broker: str, within_s: float) -> Key:
         """Return the key of a broker. See `Bucket.read`."""
-        message = await self._requests.message({"last_by_subj": _subject_of(broker)}, within_s=within_s)
-        if message is None:
-            return Key(0, None)
-        if DELETED in base64.b64decode(message.get("hdrs", "")):
-            return Key(message["seq"], None)
-        value = base64.b64decode(message.get("data", ""))
-        return Key(message["seq"], decode_holder(value, f"key {stream_name(broker)} of bucket {BUCKET}"))
+        revision, value = await self._requests.key(_subject_of(broker), within_s=within_s)
+        if value is None:
+            return Key(revision, None)
+        return Key(revision, decode_holder(value, f"key {stream_name(broker)} of bucket {BUCKET}"))
 
     async def put(self, broker: str, holder: Holder, expected: int, within_s: float) -> int | None:
         """Write the key of a broker. See `Bucket.put`."""

@@ -24,29 +24,31 @@ class Candidate:
         bucket: Bucket,
         broker: str,
         *,
-        monotonic_s: Callable[[], float],
+        elapsed_s: Callable[[], float],
         is_caught_up: Callable[[], bool],
         changed: Callable[[Taken | Stopped], None],
         failed: Callable[[StorageError], None],
     ) -> None:
         """`changed` is called with each change of ownership, and must act at once.
 
-        `failed` is called when the bucket refuses a request, or its key cannot be read: an operator has to help.
+        `failed` is called when the bucket refuses a request, its key cannot be read, or no request was answered for
+        the length of a lease: an operator has to help.
         """
         self._lease = lease
         self._bucket = bucket
         self._broker = broker
-        self._monotonic_s = monotonic_s
+        self._elapsed_s = elapsed_s
         self._is_caught_up = is_caught_up
         self._changed = changed
         self._failed = failed
         self._is_closed = False
         self._woken = asyncio.Event()
+        self._answered_s = elapsed_s()  # when a request was answered last
 
     async def run(self) -> None:
         """Watch, take and renew the key until `close`."""
         while not self._is_closed:
-            now_s = self._monotonic_s()
+            now_s = self._elapsed_s()
             self._note(self._lease.tick(now_s))
             step = self._lease.next(now_s, is_caught_up=self._is_caught_up())
             match step:
@@ -66,12 +68,22 @@ class Candidate:
 
     def hand_over(self, successor: str) -> None:
         """Stop being the owner, and let another replica take over at once. See `Lease.hand_over`."""
-        self._note(self._lease.hand_over(successor, self._monotonic_s()))
+        self._note(self._lease.hand_over(successor, self._elapsed_s()))
+        self._woken.set()
+
+    def release(self) -> None:
+        """Stop being the owner, and let whichever replica comes take over at once. See `Lease.release`."""
+        self._note(self._lease.release(self._elapsed_s()))
         self._woken.set()
 
     def give_up(self, reason: str) -> None:
         """Stop being the owner because the log says so. See `Lease.give_up`."""
         self._note(self._lease.give_up(reason))
+        self._woken.set()
+
+    def look(self) -> None:
+        """Read the key now: the owner is about to hand over to this replica. See `Lease.look`."""
+        self._lease.look()
         self._woken.set()
 
     async def _wait(self, for_s: float) -> None:
@@ -85,9 +97,10 @@ class Candidate:
             key = await self._bucket.read(self._broker, within_s)
         except StorageError as error:
             self._report(error)
-            change = self._lease.read_failed(self._monotonic_s())
+            change = self._lease.read_failed(self._elapsed_s())
         else:
-            change = self._lease.read(key, self._monotonic_s())
+            self._answered_s = self._elapsed_s()
+            change = self._lease.read(key, self._answered_s)
         self._note(change)
 
     async def _put(self, put: Put, within_s: float) -> None:
@@ -96,11 +109,14 @@ class Candidate:
             revision = await self._bucket.put(self._broker, put.holder, put.expected, within_s)
         except StorageError as error:
             self._report(error)
-        now_s = self._monotonic_s()
+        else:
+            self._answered_s = self._elapsed_s()
+        now_s = self._elapsed_s()
         self._note(self._lease.unconfirmed(now_s) if revision is None else self._lease.stored(revision, now_s))
 
     def _report(self, error: StorageError) -> None:
-        if not isinstance(error, StreamUnavailable):
+        silent_s = self._elapsed_s() - self._answered_s
+        if not isinstance(error, StreamUnavailable) or silent_s > self._lease.times.lease_s:
             self._failed(error)
 
     def _note(self, change: Taken | Stopped | None) -> None:

@@ -1,10 +1,12 @@
 """The key that says which replica owns a broker, and what is asked of the bucket that keeps it."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import orjson
 
 from sluicegate.storage.errors import StorageError
+
+ANY: Final = "*"  # the successor of an owner that leaves the key to whichever replica comes; no name of a replica
 
 
 class UnreadableKey(StorageError):
@@ -16,7 +18,10 @@ class Holder(NamedTuple):
 
     name: str
     instance: str  # differs with each start of a replica, so two processes of one name are told apart
-    successor: str = ""  # name of the replica that it was handed over to; empty while the holder wants to keep it
+    successor: str = (
+        ""  # name of the replica that it was handed over to, or ANY; empty while the holder wants to keep it
+    )
+    lease_s: float = 0.0  # for which the holder may serve without a renewal; 0: it does not say
 
 
 class Key(NamedTuple):
@@ -51,9 +56,19 @@ def decode_holder(value: bytes, where: str) -> Holder:
     """Return what a value says. Raises UnreadableKey. Fields of later releases are passed over."""
     try:
         fields: Any = orjson.loads(value)
-        holder = Holder(fields["name"], fields["instance"], fields["successor"])
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        holder = Holder(fields["name"], fields["instance"], fields["successor"], float(fields.get("lease_s", 0)))
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
         raise UnreadableKey(f"{where} does not say who owns the broker: {value[:100]!r}") from error
-    if not all(isinstance(field, str) for field in holder):
+    if not all(isinstance(field, str) for field in holder[:3]):
         raise UnreadableKey(f"{where} does not say who owns the broker: {value[:100]!r}")
     return holder
+
+
+def token_of(replica: str) -> str:
+    """Return the name of a replica as one token of a subject. No name has an equals sign."""
+    return replica.replace(".", "=")
+
+
+def replica_of(token: str) -> str:
+    """Return the replica of a `token_of`."""
+    return token.replace("=", ".")

@@ -7,24 +7,30 @@ stopped before another one serves.
 1. An owner renews the key each second. It stops by itself when the last renewal or append that was stored was *sent*
    longer ago than the lease less a margin.
 2. A standby counts the time since it *read* the last renewal, and takes the key when that reaches the lease. A renewal
-   is read after it was sent, so with clocks of about the same rate the owner has stopped by then.
+   is read after it was sent, so with clocks of about the same rate the owner has stopped by then. The key says how long
+   its owner's lease is; of two that differ the longer one counts.
 3. It counts only while its reads of the bucket's leader succeed, and anew after a time without. An owner that could not
    renew because the bucket was away has the first try when the bucket is back: the key still has its name.
 4. Each write names the revision that was seen. So of two that take the key one is refused.
 5. Standbys have an order: each waits a turn longer than the one before it. Only one that has read the log to its end
    tries.
-6. A handover is a write of the owner that has stopped: the named standby takes the key at once.
+6. A handover is a write of the owner that has stopped: the named standby takes the key at once. If the owner knows of
+   none, whichever replica comes takes it, after its turn without the lease. Releases that do not know of this wait for
+   the lease.
 
-All times are seconds of one replica's monotonic clock, which goes on while the process is paused.
+All times are seconds of one replica's clock of `storage.replication.ownership.clock`, which goes on while the process
+is paused, or the machine sleeps.
 """
 
 from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple, final
 
-from sluicegate.storage.replication.ownership.keys import Holder, Key
+from sluicegate.storage.replication.ownership.keys import ANY, Holder, Key
 
 ANSWER_S_MIN: Final = 0.01  # a time-out of zero would be none
+LOOKS: Final = 10  # reads of a standby to which the key is about to be handed over
+LOOK_S: Final = 0.02  # between two of them
 
 
 class Times(NamedTuple):
@@ -115,21 +121,33 @@ class Lease:
         self.role = Role.STANDBY
         self.epoch = 0  # of the last time that it was the owner
         self.times: Final = times
-        self._me = Holder(name, instance)
+        self._me = Holder(name, instance, lease_s=times.lease_s)
         self._order = tuple(order)
-        self._silence_max_s = times.lease_s + times.turn_s * order.index(name)
+        self._silence_max_s = self._turn_of(self._order)
         self._key: Key | None = None  # as it was read or written last; None: it must be read
         self._revision_read = -1  # last
         self._read_s: float | None = None  # when a read last succeeded
         self._silent_since_s = 0.0  # when this revision was read first
         self._stored_s = 0.0  # when the last renewal or append that was stored was sent
         self._next_s = float("-inf")  # before that nothing is sent
+        self._soon_count = 0  # reads that follow each other sooner
         self._out: Put | None = None
         self._sent_s = 0.0
         self._successor = ""
 
     def __repr__(self) -> str:
         return f"Lease({self._me.name!r}, {self.role.value}, epoch {self.epoch}, {self._key})"
+
+    def reorder(self, order: Sequence[str]) -> None:
+        """Take the names of all replicas anew. One that is not among them takes no key, but keeps one that it has."""
+        self._order = tuple(order)
+        self._silence_max_s = self._turn_of(self._order)
+
+    def _turn_of(self, order: tuple[str, ...]) -> float:
+        """Return after how long a silence the key is this replica's to take."""
+        if self._me.name not in order:
+            return float("inf")
+        return self.times.lease_s + self.times.turn_s * order.index(self._me.name)
 
     # --- the owner ---
 
@@ -155,10 +173,22 @@ class Lease:
         if successor not in self._order or successor == self._me.name:
             others = ", ".join(name for name in self._order if name != self._me.name)
             raise ValueError(f"{successor!r} is no standby of replica {self._me.name!r}: {others}")
+        return self._leave(successor, now_s, f"handed over to {successor}")
+
+    def release(self, now_s: float) -> Stopped:
+        """Stop, and let whichever replica comes take the key at once. The owner's last record must be stored before.
+
+        Raises ValueError when this replica is not the owner.
+        """
+        if not self.serves(now_s):
+            raise ValueError(f"replica {self._me.name!r} is not the owner, so it has nothing to release")
+        return self._leave(ANY, now_s, "released its key")
+
+    def _leave(self, successor: str, now_s: float, reason: str) -> Stopped:
         self.role = Role.LEAVING
         self._successor = successor
         self._next_s = now_s
-        return Stopped(f"handed over to {successor}")
+        return Stopped(reason)
 
     def give_up(self, reason: str) -> Stopped | None:
         """Stop because the log says so: another replica appends to it, or this one cannot take it over.
@@ -173,6 +203,15 @@ class Lease:
             return None
         silent_s = now_s - self._stored_s
         return self._stop(f"no renewal of its key and no append was stored for {silent_s:.1f} s")
+
+    def look(self) -> None:
+        """Read the key at once, and a few times more: the owner writes that it hands over to this replica.
+
+        Who hears of that may do so before it is stored.
+        """
+        if self.role is Role.STANDBY:
+            self._next_s = float("-inf")
+            self._soon_count = LOOKS
 
     # --- what to send ---
 
@@ -198,14 +237,25 @@ class Lease:
                 if is_caught_up and self._may_take(self._key, now_s):
                     return self._put(Purpose.TAKE, self._me, now_s)
                 self._key = None  # read it again after a while, and then decide
-                self._next_s = now_s + self.times.read_s
+                soon, self._soon_count = self._soon_count > 0, max(0, self._soon_count - 1)
+                self._next_s = now_s + (LOOK_S if soon else self.times.read_s)
                 return Wait(self._next_s)
 
     def _may_take(self, key: Key, now_s: float) -> bool:
         """Return whether a standby takes a key that it has just read."""
-        if key.holder is not None and (key.holder == self._me or key.holder.successor == self._me.name):
+        silent_s, holder = now_s - self._silent_since_s, key.holder
+        if holder is None:
+            return silent_s >= self._silence_max_s
+        if self._is_me(holder) or holder.successor == self._me.name:
             return True
-        return now_s - self._silent_since_s >= self._silence_max_s
+        if holder.successor == ANY and holder[:2] != self._me[:2]:  # not this process, which was told to leave
+            return silent_s >= self._silence_max_s - self.times.lease_s
+        longer_s = max(0.0, holder.lease_s - self.times.lease_s)  # that the owner may serve than this replica would
+        return silent_s >= self._silence_max_s + longer_s
+
+    def _is_me(self, holder: Holder) -> bool:
+        """Return whether this process wrote a key to keep it."""
+        return holder._replace(lease_s=self._me.lease_s) == self._me
 
     def _put(self, purpose: Purpose, holder: Holder, now_s: float) -> Put:
         assert self._key is not None
@@ -222,7 +272,7 @@ class Lease:
         self._key, self._revision_read, self._read_s = key, key.revision, now_s
         if self.role is Role.STANDBY:
             return None
-        if key.holder == self._me:  # an own write whose answer was lost
+        if key.holder is not None and self._is_me(key.holder):  # an own write whose answer was lost
             return self.tick(now_s)
         if self.role is Role.LEAVING:
             self.role = Role.STANDBY
