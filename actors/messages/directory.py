@@ -257,6 +257,16 @@ class SetQueueMove:
 
 
 @dataclass(slots=True)
+class CheckSubscriptionMove:
+    """Ask of the directory: may the queue of a durable subscription of AMQP begin to move?
+
+    Answered with its LocalQueue. Raises UpdateRefused, as `SetQueueMove` would.
+    """
+
+    name: str
+
+
+@dataclass(slots=True)
 class ReceiveQueue:
     """Ask of the directory: create a queue that is to be moved here, or find it.
 

@@ -40,3 +40,32 @@ class AdoptPublisher:
 
     name: str
     record: str
+
+
+@dataclass(slots=True)
+class FindPublisherCopy:
+    """Ask: which broker may have a copy of a publisher of this one, of an earlier try to move it? Empty: none."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class DropPublisherCopy:
+    """Ask: forget the copy of a publisher whose home is elsewhere. Answered with None when its rows are deleted.
+
+    Raises UpdateRefused when it was opened here, and StoreRefused.
+    """
+
+    name: str
+
+
+@dataclass(slots=True)
+class NotePublisherCopy:
+    """Ask: store that a broker may have a copy of a held publisher from now on. Answered with None when it is stored.
+
+    Until it has ended here, this broker is its home, and a start with any number of brokers finds that. Raises
+    StoreRefused.
+    """
+
+    name: str
+    broker: str

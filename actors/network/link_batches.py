@@ -8,25 +8,19 @@ from typing import Final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
-from sluicegate.storage.records.batch import BATCH_FORMAT, decode_batch, encode_batch
+from sluicegate.storage.records.batch import AT_REST, BATCH_FORMAT, decode_batch, encode_batch
 
 PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
 FORMAT: Final = f"batches-{BATCH_FORMAT}"  # as brokers tell each other what they write and read
-ENCODING: Final = 0xB6  # key of `MessageBatch.encodings`
 
 
 def link_body(batch: MessageBatch) -> bytes:
     """Return a batch as it travels. Raises ValueError when it is too large for any frame."""
-    encodings = batch.encodings
-    if encodings is not None:
-        ready = encodings.get(ENCODING)
-        if ready is not None:
-            return ready
     body = encode_batch(batch)
-    if encodings is None:
-        batch.encodings = {ENCODING: body}
+    if batch.encodings is None:
+        batch.encodings = {AT_REST: body}
     else:
-        encodings[ENCODING] = body
+        batch.encodings[AT_REST] = body
     return body
 
 

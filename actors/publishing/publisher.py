@@ -10,13 +10,20 @@ from sluicegate.actors.messages.data import Append, SessionRows, SharedDirect
 from sluicegate.actors.publishing.held import HELD_TOKEN, HeldPublish, PublisherLine
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.actors.publishing.retain import retain, retain_again
+from sluicegate.messaging.clients.payload_rules import PayloadCheck
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_MOVING, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from sluicegate.messaging.message.refusals import (
+    ADMITTED,
+    REFUSED_MOVING,
+    REFUSED_NO_MATCH,
+    REFUSED_NOT_FOUND,
+    REFUSED_PAYLOAD,
+)
 from sluicegate.messaging.network.choices import targets_value, with_choices
 from sluicegate.messaging.network.link import SUBSCRIBERS, LinkOutput, LinkTargets
 from sluicegate.messaging.network.neighbors import LinkRoute
@@ -74,12 +81,16 @@ class Publisher:
         """Have a batch wait for the new home of a queue, and everything behind it."""
         result = PublishResult()
         rights = self.rights
+        check: PayloadCheck | None = None
         if rights is not None and rights.limits_publishing:
-            result.refusal = rights.publish_verdict(batch)
+            check = self._check(rights, batch, result)
         if self._in_transaction and result.refusal == ADMITTED:  # its other queues would wait as well
             result.refuse(REFUSED_MOVING, "")
         if result.refusal != ADMITTED:
             return result
+        if check is not None and rights is not None:
+            rights.note_payloads(check)
+            batch = check.batch
         if self._line is None:
             self._line = PublisherLine(self._space, holds, self._spool, self._publish_waited, self._has_no_line)
         result = self._line.wait(batch, token, self._address, batch.received_ms)
@@ -121,10 +132,13 @@ class Publisher:
     def _publish(self, batch: MessageBatch, token: int) -> PublishResult:
         result = PublishResult()
         rights = self.rights
+        check: PayloadCheck | None = None  # None: no rule for payloads concerns the batch
         if rights is not None and rights.limits_publishing:
-            result.refusal = rights.publish_verdict(batch)
+            check = self._check(rights, batch, result)
             if result.refusal != ADMITTED:
                 return result
+            if check is not None:
+                batch = check.batch
         if batch.retain and not self._may_retain(batch, None, result):
             return result
         copies = self._send(batch, token, result)
@@ -132,7 +146,22 @@ class Publisher:
             self._count_forwarded(result.forwarded, batch, result)
         if batch.retain and result.refusal == ADMITTED:
             result.confirmations_pending += self._retain(batch, copies, token, keeps=result.retains)
+        if check is not None and rights is not None and (result.refusal == ADMITTED or batch.count == 1):
+            rights.note_payloads(check)
         return result
+
+    def _check(self, rights: ClientRights, batch: MessageBatch, result: PublishResult) -> PayloadCheck | None:
+        """Refuse what the client has no right to publish, or whose payload a rule refuses; return what rules say."""
+        result.refusal = rights.publish_verdict(batch)
+        if result.refusal != ADMITTED:
+            return None
+        check = rights.check_payloads(batch)
+        if check is not None and check.refused_by:
+            result.refuse(REFUSED_PAYLOAD, "")
+            result.also_refused = f" ({check.text()})"
+            if batch.count == 1:  # a larger batch is split, and each message is checked again
+                rights.note_payloads(check)
+        return check
 
     def retain_again(self, message: MessageBatch, token: int) -> int:
         """Have the store write what is retained now on a message's topic, if it may have refused it.

@@ -322,10 +322,12 @@ class PageReads:
 
 
 def store_has_room(store: Store) -> bool:
-    """Return whether neither disk nor map is full."""
+    """Return whether none of disk, map and log is full."""
     try:
         usage = store.usage()
     except (StoreFull, OSError):
+        return False
+    if usage.is_log_full:
         return False
     free_in_map = usage.map_bytes_max - usage.used_bytes
     wanted_on_disk = max(DISK_FREE_BYTES_MIN, 2 * usage.reserve_bytes)

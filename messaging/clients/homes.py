@@ -45,6 +45,12 @@ def publisher_key(vpn: str, name: str) -> str:
     return f"{vpn}\0{name}"
 
 
+def publisher_of_key(key: str) -> tuple[str, str]:
+    """Return the message VPN and the name of a publisher, by its identifier."""
+    vpn, _, name = key.partition("\0")
+    return vpn, name
+
+
 def assigned_id(draw: Callable[[int], int]) -> str:
     """Return an identifier for a client that brings none; `draw` returns random bits."""
     return f"{ASSIGNED_PREFIX}{draw(ASSIGNED_BITS):016x}"

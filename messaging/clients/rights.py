@@ -12,8 +12,15 @@ from typing import Final, final
 
 from sluicegate.messaging.clients.acl_profile import AclProfile, nothing_allowed
 from sluicegate.messaging.clients.limits import UNLIMITED, ClientProfile, VpnQuota
+from sluicegate.messaging.clients.payload_rules import PayloadCheck, PayloadRules
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
+from sluicegate.messaging.message.refusals import (
+    ADMITTED,
+    REFUSAL_TEXTS,
+    REFUSED_GUARANTEED_SEND,
+    REFUSED_PAYLOAD,
+    REFUSED_PUBLISH_ACL,
+)
 from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
 
@@ -24,7 +31,9 @@ NOT_AUTHENTICATED: Final = "not_authenticated"
 FOREIGN_ORIGIN: Final = "foreign_origin"  # a web page that may not use the port
 FOREIGN_HOST: Final = "foreign_host"  # an unknown host name, where no login is required
 LOGINS_BUSY: Final = "logins_busy"
+AUTHENTICATION_UNAVAILABLE: Final = "authentication_unavailable"  # a backend gives no answer
 BUSY: Final = "503 Too Many Logins: more passwords wait to be checked than can be in time; try again later"
+UNAVAILABLE: Final = "503 Service Unavailable: who may connect cannot be checked at the moment; try again later"
 VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # the VPN does not exist, or is not the client's own
 VPN_DOWN: Final = "message_vpn_unavailable"
 BROKER_RETIRED: Final = "broker_retired"  # it has nothing of the client, whose home is another one of this machine
@@ -49,6 +58,7 @@ ENDPOINT_COUNT: Final = "endpoint_count"
 EGRESS_FLOWS: Final = "egress_flow_count"
 INGRESS_FLOWS: Final = "ingress_flow_count"
 TRANSACTIONS: Final = "transacted_sessions"
+PAYLOAD_INVALID: Final = "payload_invalid"
 
 _VERDICT_REASONS: Final = {REFUSED_PUBLISH_ACL: PUBLISH_ACL, REFUSED_GUARANTEED_SEND: GUARANTEED_SEND}
 
@@ -60,6 +70,8 @@ class Denials:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}  # by reason
         self.listener: Callable[[str, str, str], None] | None = None  # gets reason, client name and text
+        # The same for messages that do not fit a rule for payloads, and are published nevertheless: nothing is denied.
+        self.unfit_listener: Callable[[str, str], None] | None = None
 
     def deny(self, reason: str, client: str, text: str) -> None:
         """Report a denial. The text says what was denied, and contains no secret."""
@@ -86,17 +98,33 @@ class LoginsBusy(ClientDenied):
 
 
 @final
+class BackendUnavailable(ClientDenied):
+    """Nobody can say now whether a client may come in."""
+
+    def __init__(self) -> None:
+        super().__init__(AUTHENTICATION_UNAVAILABLE, UNAVAILABLE)
+
+
+@final
 class Grants:
     """What the profiles of a username grant. Clients share it, unless the ACL profile depends on the client's name."""
 
     def __init__(
-        self, username: str, client: str, profile: ClientProfile, acl: AclProfile, denials: Denials, quota: VpnQuota
+        self,
+        username: str,
+        client: str,
+        profile: ClientProfile,
+        acl: AclProfile,
+        denials: Denials,
+        quota: VpnQuota,
+        payload_rules: PayloadRules | None = None,
     ) -> None:
         self.username = username
         self.profile = profile
         self.acl = acl
         self.denials = denials
         self.quota = quota  # of the message VPN
+        self.payload_rules = payload_rules  # of the message VPN; None: it has none
         self.publish = acl.publish.of_client(username, client)
         self.subscribe = acl.subscribe.of_client(username, client)
         self.share_names = acl.share_names.of_client(username, client)
@@ -111,6 +139,7 @@ class Grants:
             not self.publish.allows_all
             or not profile.allow_guaranteed_msg_send_enabled
             or profile.max_msg_rate != UNLIMITED
+            or self.payload_rules is not None
         )
 
 
@@ -218,6 +247,40 @@ class ClientRights:
             if not self.may_publish(topic):
                 return REFUSED_PUBLISH_ACL
         return ADMITTED
+
+    def check_payloads(self, batch: MessageBatch) -> PayloadCheck | None:
+        """Check payloads against the rules of the message VPN; None: no rule is for any topic of the batch.
+
+        The caller publishes the batch of the result, unless that is refused; and then has it counted by `note_payloads`
+        if all of it was published, or if it is a single message.
+        """
+        rules = self._grants.payload_rules
+        return None if rules is None else rules.check(batch)
+
+    def note_payloads(self, check: PayloadCheck) -> None:
+        """Count and report what a check has found."""
+        rules, denials = self._grants.payload_rules, self._grants.denials
+        if rules is not None:
+            rules.note(check)
+        if check.refused_by:
+            topic = check.batch.topic_of(0)
+            denials.deny(PAYLOAD_INVALID, self.client, f"publish to {topic!r}: {check.text()}")
+        elif denials.unfit_listener is not None:
+            for text in check.unfit:
+                denials.unfit_listener(self.client, text)
+
+    def check_later(self, batch: MessageBatch) -> MessageBatch:
+        """Check payloads that are published later, in a transaction; return what is then to be published.
+
+        Raises ClientDenied if a payload is refused.
+        """
+        check = self.check_payloads(batch)
+        if check is None:
+            return batch
+        self.note_payloads(check)
+        if check.refused_by:
+            raise ClientDenied(PAYLOAD_INVALID, f"{REFUSAL_TEXTS[REFUSED_PAYLOAD]} ({check.text()})")
+        return check.batch
 
     def may_publish(self, topic: str) -> bool:
         """Return whether the client may publish to a topic, or to a queue as in `$queue/orders`. Reports nothing."""

@@ -13,6 +13,7 @@ from typing import Final, final
 
 from sluicegate.messaging.clients.acl_profile import AclProfile, permissive
 from sluicegate.messaging.clients.limits import COUNT_MAX, ClientProfile, VpnQuota
+from sluicegate.messaging.clients.payload_rules import PayloadRules
 from sluicegate.messaging.clients.rights import (
     CONNECT_ACL,
     ENDPOINT_COUNT,
@@ -102,6 +103,7 @@ class ClientRoster:
         self.is_up = True  # the message VPN admits clients
         self.denials = Denials()
         self.count = 0  # connections
+        self._payload_rules: PayloadRules | None = None  # None: there are none, and nobody looks for any
         self._places: SharedPlaces | None = None  # beside those of the other brokers of this machine
         self._usernames: dict[str, ClientUsername] = {}
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
@@ -114,6 +116,14 @@ class ClientRoster:
     def share(self, places: SharedPlaces) -> None:
         """Share the limits of connections with the other brokers of this machine. Nobody is connected yet."""
         self._places = places
+
+    def set_payload_rules(self, rules: PayloadRules) -> None:
+        """Have the clients' messages checked against these rules from now on; not at all while there are none."""
+        in_force = rules if rules.rules else None
+        if self._payload_rules is not in_force:
+            self._payload_rules = in_force
+            for user in self._users():
+                self._renew(user)
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
         """Set usernames and profiles, also for connected clients. The profiles that usernames refer to are among them.
@@ -164,6 +174,14 @@ class ClientRoster:
         for user in self._users():
             if self._username(user).acl_profile == name:
                 self._renew(user)
+
+    def username(self, name: str) -> ClientUsername | None:
+        """Return the account of a username, the very object that was set; None if there is none."""
+        return self._usernames.get(name)
+
+    def has_profiles(self, username: ClientUsername) -> bool:
+        """Return whether the profiles of a username exist."""
+        return username.client_profile in self._profiles and username.acl_profile in self._acls
 
     def admit(
         self,
@@ -248,7 +266,7 @@ class ClientRoster:
         """Give rights to a client that has its place at another broker of this machine. `end_visit` ends it."""
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
-        rights.begin(client, Grants(user, client, profile, acl, self.denials, self.quota), now_ms)
+        rights.begin(client, Grants(user, client, profile, acl, self.denials, self.quota, self._payload_rules), now_ms)
         self._visitors.setdefault(user, {})[rights] = None
 
     def end_visit(self, rights: ClientRights) -> None:
@@ -265,9 +283,14 @@ class ClientRoster:
     def _grants(self, user: str, client: str, profile: ClientProfile, acl: AclProfile, connected: _Connected) -> Grants:
         """Return what a client is granted, as one object for all clients of the username where that is possible."""
         shared = connected.grants
-        if shared is not None and shared.profile is profile and shared.acl is acl:
+        if (
+            shared is not None
+            and shared.profile is profile
+            and shared.acl is acl
+            and shared.payload_rules is self._payload_rules
+        ):
             return shared
-        grants = Grants(user, client, profile, acl, self.denials, self.quota)
+        grants = Grants(user, client, profile, acl, self.denials, self.quota, self._payload_rules)
         if grants.is_for_all:
             connected.grants = grants
         return grants
@@ -290,7 +313,7 @@ class ClientRoster:
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
         found = ClientRights()
-        found.begin(client, Grants(user, client, profile, acl, Denials(), self.quota), 0)
+        found.begin(client, Grants(user, client, profile, acl, Denials(), self.quota, self._payload_rules), 0)
         return found
 
     def check_endpoint(self, rights: ClientRights, owned_count: int, total_count: int) -> None:
@@ -331,7 +354,7 @@ class ClientRoster:
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
         for visitor in self._visitors.get(user, ()):
-            visitor.renew(Grants(user, visitor.client, profile, acl, self.denials, self.quota))
+            visitor.renew(Grants(user, visitor.client, profile, acl, self.denials, self.quota, self._payload_rules))
         connected = self._connected.get(user)
         if connected is None:
             return

@@ -3,18 +3,18 @@
 A username is counted only while a limit of its own may refuse it: there may be very many.
 """
 
-from enum import IntEnum
+from enum import StrEnum
 from typing import Final, final
 
 from sluicegate.messaging.limits.counts import SharedCounts, Want, key_of
 
 
-class PlaceOf(IntEnum):
+class PlaceOf(StrEnum):
     """Who has the places, in the order in which they are asked for."""
 
-    USERNAME = 0
-    VPN = 1
-    PROFILE = 2
+    USERNAME = "username"
+    VPN = "message VPN"
+    PROFILE = "client profile"
 
 
 @final
@@ -35,4 +35,4 @@ class SharedPlaces:
         self._counts.set(self._key(of, name), value)
 
     def _key(self, of: PlaceOf, name: str) -> int:
-        return key_of("connections", self._vpn, of.name, name)
+        return key_of("connections", self._vpn, of, name)

@@ -23,6 +23,7 @@ REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another rea
 REFUSED_RETAINED_FULL: Final = 15  # bytes of the message VPN's retained messages
 REFUSED_RETAINED_COUNT: Final = 16  # their number
 REFUSED_MOVING: Final = 17  # a queue that gets it is changing its home at this moment
+REFUSED_PAYLOAD: Final = 18  # the payload does not fit a rule for the topic
 
 REFUSAL_TEXTS: Final = (
     "",
@@ -43,6 +44,7 @@ REFUSAL_TEXTS: Final = (
     "503 Retained Message Quota Exceeded: the message VPN's retained messages use up their memory",
     "503 Retained Message Quota Exceeded: the message VPN has the most retained messages it may",
     "503 Queue Is Moving: a queue that gets the message is changing its broker, try again",
+    "422 Payload Format Invalid: the payload does not fit a rule for its topic",
 )
 REFUSAL_COUNTERS: Final = (
     "",
@@ -63,6 +65,7 @@ REFUSAL_COUNTERS: Final = (
     "retained_usage_exceeded",
     "retained_count_exceeded",
     "queue_moving",
+    "payload_invalid",
 )
 
 REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher

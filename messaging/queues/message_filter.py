@@ -49,12 +49,16 @@ class MessageFilter:
         *,
         topic_filter: TopicFilter | None = None,
         selector: Selector | None = None,
+        key: str = "",
+        received_from_ms: int = 0,
         received_before_ms: int = 0,
         dead_reason: str = "",
         dead_queue: str = "",
     ) -> None:
         self.topic_filter = topic_filter
         self.selector = selector
+        self.key = key  # partition key of the message
+        self.received_from_ms = received_from_ms  # wall clock, likewise
         self.received_before_ms = received_before_ms  # wall clock, of the arrival in this queue; 0: any time
         self.dead_reason = dead_reason  # why it died
         self.dead_queue = dead_queue  # where it died
@@ -63,6 +67,12 @@ class MessageFilter:
         """Return whether the message in a row of a batch meets all conditions."""
         if self.received_before_ms > 0 and batch.received_ms >= self.received_before_ms:
             return False
+        if batch.received_ms < self.received_from_ms:
+            return False
+        if self.key:
+            keyed = batch.headers_of(row)
+            if keyed is None or keyed.partition_key != self.key:
+                return False
         if self.dead_reason or self.dead_queue:
             headers = batch.headers_of(row)
             dead = None if headers is None else headers.dead

@@ -225,6 +225,10 @@ class RetainedMessages:
         """Return the retained message of a topic."""
         return self._topics.get(topic)
 
+    def messages(self) -> list[RetainedMessage]:
+        """Return all retained messages, in no order."""
+        return self._topics.values()
+
     def scan(self, topic_filter: TopicFilter) -> RetainedScan[RetainedMessage]:
         """Return a lazy walk over the messages that the filter matches."""
         return self._topics.scan(topic_filter)

@@ -8,7 +8,7 @@ composite destinations; without one, or where it adds nothing, a route consists 
 See also: what a route is (messaging.routing.receivers).
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
@@ -41,6 +41,7 @@ from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex, subscription_bytes
 from sluicegate.messaging.topics.syntax import (
+    SYSTEM_LEVEL,
     TOPIC_REMEMBERED_CHARACTERS_MAX,
     TopicFilter,
     is_queue_topic,
@@ -87,6 +88,7 @@ class TopicSpace:
         self.interests: LocalInterests | None = None  # for neighbor brokers; None: there is no link
         self.link_queues: dict[LinkOutput, QueueTarget] = {}  # of links whose `has_queue` is set
         self._imported: dict[QueueTarget, list[TopicFilter]] = {}  # by the queues that definitions put messages into
+        self.on_system_filter: Callable[[], None] | None = None  # called when somebody subscribes below `$SYS/`
         self.subscriptions_bytes = 0  # usage of the subscriptions and of group members
         self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
@@ -115,6 +117,8 @@ class TopicSpace:
             self.subscriptions_bytes += subscription_bytes(topic_filter)
         if self.interests is not None:
             self.interests.subscribed(topic_filter, key, destination)
+        if self.on_system_filter is not None and topic_filter.levels[0].text == SYSTEM_LEVEL:
+            self.on_system_filter()
         return is_new
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:

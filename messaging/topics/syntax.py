@@ -15,7 +15,7 @@ Rules of matching, for both syntaxes:
    once from left to right and never back.
 """
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final, NamedTuple, final
 
 DEAD_MESSAGE_QUEUE: Final = "#DEAD_MSG_QUEUE"
@@ -52,13 +52,18 @@ ANONYMOUS_QUEUES: Final = "$anonymous/"  # prefix of temporary queues without a 
 # What follows the prefixes of names that a broker makes up begins with the broker's own name.
 _MADE_UP: Final = (TEMPORARY_TOPICS, REPLY_TOPICS, QUEUE_TOPICS + ANONYMOUS_QUEUES)
 EVENT_TOPICS: Final = "$SYS/"  # prefix of the topics on which only the gateway publishes
+SYSTEM_LEVEL: Final = "$SYS"  # their first level
 GATEWAY_TOPICS: Final = (EVENT_TOPICS, QUEUE_TOPICS)  # clients may not publish to these; to a queue, by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
 
-class Syntax(Enum):
-    """The syntax that a filter is written in."""
+class Syntax(StrEnum):
+    """The syntax that a filter is written in.
+
+    A StrEnum hashes as its text does. Other enums hash by a function of Python's, which takes a thousand instructions
+    where interests of brokers are counted (`messaging.network.interest`).
+    """
 
     MQTT = "mqtt"
     SMF = "smf"

@@ -84,6 +84,7 @@ class Containers:
         self._attachments: dict[LinkKey, _Attachment] = {}
         self._keys: dict[Link, LinkKey] = {}
         self.moving: frozenset[str] = frozenset()  # whose subscriptions move to another broker of this machine
+        self.staying: dict[str, str] = {}  # whose subscriptions were to move and cannot, or not now: why
 
     def is_connected(self, container: str, user: str) -> bool:
         """Return whether a user's container has a connection."""

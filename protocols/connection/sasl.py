@@ -47,7 +47,7 @@ class SaslDialogue(Generic[S]):
         if self._peer.certificate_name is not None:
             names.append(EXTERNAL_NAME)
         authenticator = self.services.authenticator
-        mechanisms = authenticator.mechanisms
+        mechanisms = authenticator.sasl_mechanisms
         names += [name for name in sorted(mechanisms) if self._allows_plain or not mechanisms[name].needs_encryption]
         if self._allows_plain:
             names.append(PLAIN_NAME)
@@ -70,7 +70,7 @@ class SaslDialogue(Generic[S]):
         authenticator = self.services.authenticator
         if not await authenticator.may_try(self._peer.host):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
-        chosen = authenticator.mechanisms.get(mechanism)
+        chosen = authenticator.sasl_mechanisms.get(mechanism)
         if chosen is None:
             raise AuthenticationFailed(f"mechanism {mechanism!r} was removed while the client waited")
         self._exchange = authenticator.exchange(chosen, self._peer.host)

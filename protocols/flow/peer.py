@@ -18,6 +18,7 @@ from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.messaging.bulk import durable_cursors as cursors
 from sluicegate.messaging.bulk import staging
 from sluicegate.messaging.clients.rights import (
+    AUTHENTICATION_UNAVAILABLE,
     LOGINS_BUSY,
     NOT_AUTHENTICATED,
     TOO_MANY_CONNECTIONS,
@@ -63,6 +64,7 @@ log = logging.getLogger("sluicegate.flow")
 
 DENIAL_CODES: Final[dict[str, int]] = {
     LOGINS_BUSY: codes.LIMIT_EXCEEDED,
+    AUTHENTICATION_UNAVAILABLE: codes.LIMIT_EXCEEDED,
     TOO_MANY_CONNECTIONS: codes.LIMIT_EXCEEDED,
     VPN_DOWN: codes.VPN_UNAVAILABLE,
     VPN_UNKNOWN: codes.VPN_NOT_ALLOWED,

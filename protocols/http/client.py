@@ -145,6 +145,8 @@ class SignIn:
             name, self.services = self._vpns.of_user(name, here, "")
             authenticator, peer = self.services.authenticator, self._peer
             principal = await authenticator.client(name, password, listener=peer.listener, host=peer.host)
+            if principal is not None and authenticator.asks_about(name):
+                return principal  # for how long its backend's answer holds, it knows itself
             if principal is ANONYMOUS:
                 return principal  # it costs nothing to see again, and whether strangers are let in may change
         elif scheme.lower() == "bearer":

@@ -39,6 +39,7 @@ from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
 from sluicegate.protocols.mqtt.datapath.publishing import PublishHandler
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.session.messages import SessionReleased
+from sluicegate.protocols.mqtt.session.other_servers import OtherServers
 from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.mqtt.session.session import Session, SuspendedFlow
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
@@ -73,6 +74,8 @@ class MqttServices:
     session_expiry_s_max: int
     keep_alive_s_max: int
     allows_no_client_id: bool  # a client without an identifier is given one
+    other_servers: OtherServers  # where 5.0 clients are sent that are not served here
+    response_information: str  # the pattern of topics for responses; empty: clients are told none
     connection_buffer_bytes_max: int  # direct messages beyond it are dropped
     slow_subscriber_stall_ms: int
     homes: Homes | None  # of client identifiers; None: there is one broker on this machine
@@ -209,6 +212,19 @@ class MqttClient(Behaviour, Flushed):
 
     # --- identity and state ---
 
+    @property
+    def stream(self) -> ByteTransport | None:
+        """What is written to; None: it is gone."""
+        return self.transport
+
+    def write_to(self, stream: ByteTransport) -> None:
+        """Write to another stream from now on, which leads to the same client."""
+        self.transport = stream
+
+    def is_within_packet(self) -> bool:
+        """Return whether the beginning of a packet has come, and its rest has not."""
+        return self.engine.partial is not None
+
     def enter(self, services: MqttServices) -> None:
         """Enter the message VPN of these services; at the latest with CONNECT."""
         self.services = services
@@ -230,6 +246,11 @@ class MqttClient(Behaviour, Flushed):
         if attached is None and self.session is not None:
             attached = self._attached = AttachedSession(self.session, None)
         return attached
+
+    @property
+    def will(self) -> Will | None:
+        """The will that is published if the client leaves without a DISCONNECT."""
+        return None if self._attached is None else self._attached.will
 
     def attach(self, session: Session, will: Will | None) -> None:
         """Take a session that the directory has given to this connection."""

@@ -39,8 +39,9 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     NOT_AUTHORIZED,
     PROTOCOL_ERROR,
     QUOTA_EXCEEDED,
+    SERVER_MOVED,
     SERVER_SHUTTING_DOWN,
-    SESSION_TAKEN_OVER,
+    USE_ANOTHER_SERVER,
 )
 from sluicegate.protocols.mqtt.datapath.direct import send_direct, send_rows
 from sluicegate.protocols.mqtt.datapath.publishing import PublishRefused, not_stored_code
@@ -51,6 +52,7 @@ from sluicegate.protocols.mqtt.requests.enhanced_auth import EnhancedAuthenticat
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
 from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
+from sluicegate.protocols.mqtt.session.other_servers import MOVED, STOPPED
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT
@@ -272,7 +274,7 @@ class MqttConnection(MqttClient, StreamUser):
         elif isinstance(message, FlowGone):
             flow_gone(self, message)
         elif isinstance(message, TakeOver):
-            return self._take_over()
+            return self._take_over(message)
         elif isinstance(message, Wake):
             self.send_more_retained()
         else:
@@ -330,9 +332,9 @@ class MqttConnection(MqttClient, StreamUser):
             return
         self.ensure_read_control().answered(self.publishing().line.unanswered_count)
 
-    def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
-        """Give the session to the client's new connection [3.1.4-3]."""
-        self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
+    def _take_over(self, message: TakeOver) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
+        """Give the session back: to the client's new connection [3.1.4-3], or because it ends."""
+        self.engine.disconnect(message.reason_code, message.text)
         if not self.is_busy:
             released = self._hand_over()
             self._close()
@@ -404,7 +406,22 @@ class MqttConnection(MqttClient, StreamUser):
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
         """End the connection on an operator's request, or because the node stops."""
+        if node_stops and self.services.other_servers.reference:
+            self._send_to(USE_ANOTHER_SERVER, STOPPED, reason)
+            return
         self.engine.disconnect(SERVER_SHUTTING_DOWN if node_stops else ADMINISTRATIVE_ACTION, reason)
+        self._close_abnormally()
+
+    def server_moved(self) -> None:
+        """End the connection of a 5.0 client: another server is to serve it from now on (section 4.11)."""
+        if self.engine.level == 5 and not self.is_closing:
+            self._send_to(SERVER_MOVED, MOVED, "this broker has moved")
+
+    def _send_to(self, reason_code: int, why: str, text: str) -> None:
+        servers = self.services.other_servers
+        if self.engine.level == 5:
+            servers.sent(why)
+        self.engine.disconnect(reason_code, text, servers.reference)
         self._close_abnormally()
 
     def fail(self) -> None:

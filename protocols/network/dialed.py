@@ -60,6 +60,7 @@ class DialedConnection(Behaviour, Flushed, StreamUser):
         self._links = links
         self._neighbor = neighbor
         self._settings = settings
+        self.address = settings.address  # where it is connected to, for logs
         self._greeting = greeting
         self._product = product
         self._counters = counters
@@ -218,7 +219,7 @@ class DialedConnection(Behaviour, Flushed, StreamUser):
             self._engine,
             self._counters,
             transport,
-            address=settings.address,
+            address=self.address,
             is_encrypted=settings.tls is not None,
             hang_up=self._hang_up,
         )

@@ -9,12 +9,15 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
+from sluicegate.protocols.flow.client.options import Target
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.stream import Origin, Stream, adopt
+
+NEXT_S: Final = 2.0  # for an address to answer, if there is another one to try
 
 # Gives a connection its stream over a socket that is connected.
 BeginPlain: TypeAlias = Callable[[DialedConnection, socket.socket, PeerRecord], Awaitable[None]]
@@ -43,14 +46,34 @@ async def begin_plain(connection: DialedConnection, connected: socket.socket, pe
     adopt(connected.detach(), peer, lambda: connection, b"", Origin("", _nothing))
 
 
-async def dial(connection: DialedConnection, settings: LinkSettings, begin: BeginPlain = begin_plain) -> None:
-    """Connect. A failure is reported to the connection."""
-    target, tls = settings.target, settings.tls
-    assert target is not None, "only neighbors with an address are dialled"
-    host, port = target.host, target.port
+async def dial(
+    connection: DialedConnection, settings: LinkSettings, begin: BeginPlain = begin_plain, *, attempt: int = 0
+) -> None:
+    """Connect to the first of the neighbor's addresses that answers. A failure is reported to the connection.
+
+    `attempt` counts the attempts to connect to this neighbor: each begins with another address.
+    """
+    targets = settings.targets(attempt)
+    assert targets, "only neighbors with an address are dialled"
+    failures: list[str] = []
+    for target in targets:
+        failure = await _dial(connection, settings, target, begin, is_last=target is targets[-1])
+        if not failure:
+            return
+        failures.append(failure)
+    connection.not_connected("; ".join(failures))
+
+
+async def _dial(
+    connection: DialedConnection, settings: LinkSettings, target: Target, begin: BeginPlain, *, is_last: bool
+) -> str:
+    """Connect to one address; return why there is no connection, empty if there is one."""
+    host, port, tls = target.host, target.port, settings.tls
+    timeout_s = settings.options.connect_timeout_s
     loop = asyncio.get_running_loop()
+    connection.address = f"{host}:{port}"
     try:
-        async with asyncio.timeout(settings.options.connect_timeout_s):
+        async with asyncio.timeout(timeout_s if is_last else min(timeout_s, NEXT_S)):
             connected = await _connected(host, port)
             if connection.cell.is_stopped():
                 connected.close()
@@ -61,12 +84,13 @@ async def dial(connection: DialedConnection, settings: LinkSettings, begin: Begi
                     lambda: Dialing(connection, host, port), sock=connected, ssl=tls, server_hostname=host
                 )
     except TimeoutError:
-        connection.not_connected(f"no connection to {host}:{port} in time")
+        return f"no connection to {host}:{port} in time"
     except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
         text = _words(error)
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
             text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
-        connection.not_connected(f"{host}:{port}: {text}")
+        return f"{host}:{port}: {text}"
+    return ""
 
 
 async def _connected(host: str, port: int) -> socket.socket:

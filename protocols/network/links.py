@@ -25,7 +25,14 @@ from sluicegate.protocols.flow.codec.frames.link import (
     WIDE_WINDOW,
     Link,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, MOVES, SERVES_CONSUMERS, SERVES_READERS
+from sluicegate.protocols.flow.codec.frames.link_flow import (
+    ACTS,
+    ANSWERS,
+    HOLDS_FOR_CLIENTS,
+    MOVES,
+    SERVES_CONSUMERS,
+    SERVES_READERS,
+)
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
@@ -38,7 +45,7 @@ ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a 
 # Of this broker's links.
 FEATURES: Final = (
     *(TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS),
-    *(ACTS, MOVES, WIDE_WINDOW, FORMAT),
+    *(ACTS, MOVES, HOLDS_FOR_CLIENTS, WIDE_WINDOW, FORMAT),
 )
 # Of links within a machine: a client identifier has one home among its brokers (`messaging.clients.homes`).
 FEATURES_OF_SIBLINGS: Final = tuple([feature for feature in FEATURES if feature != TELLS_CLIENTS])

@@ -15,6 +15,7 @@ class LinkSettings:
 
     name: str  # of the neighbor broker
     target: Target | None  # where it listens; None: it connects to us, unless it is a sibling
+    other_targets: tuple[Target, ...]  # where it listens if not there: a broker with replicas is at one of them
     options: ClientOptions  # how to log in there
     tls: ssl.SSLContext | None  # of a target that is TLS
     tls_digests: tuple[bytes, ...]  # differ where the files of `tls` do
@@ -37,6 +38,12 @@ class LinkSettings:
         """Where this broker connects to, for logs."""
         return "a Unix socket" if self.target is None else f"{self.target.host}:{self.target.port}"
 
+    def targets(self, attempt: int) -> list[Target]:
+        """Return where to connect, in turn; each attempt begins with another one, for one may accept and be silent."""
+        found = [] if self.target is None else [self.target, *self.other_targets]
+        place = attempt % len(found) if found else 0
+        return found[place:] + found[:place]
+
     def runs_as(self, other: "LinkSettings | None") -> bool:
         """Return whether a link with other settings need not be made anew."""
         return other is not None and self._compared() == other._compared()
@@ -45,6 +52,7 @@ class LinkSettings:
         return (
             self.name,
             self.target,
+            self.other_targets,
             self.options,
             self.tls_digests,
             self.vpns,

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
 from sluicegate.actors.messages.router import NeighborGone, NeighborPresenceChanged
-from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch, link_batch_at, link_body
+from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch_at, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.queues.elsewhere import queue_elsewhere
 from sluicegate.actors.runtime.events import Events
@@ -51,6 +51,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
 from sluicegate.protocols.flow.codec.frames.link_flow import (
     ACTS,
     ANSWERS,
+    HOLDS_FOR_CLIENTS,
     MOVES,
     SERVES_CONSUMERS,
     SERVES_READERS,
@@ -321,7 +322,7 @@ class VpnLink(LinkOutput, Flushed):
             self.home_readers.connected(channel)
         self.remote_queues.connected(channel, serves_consumers=serves_consumers, serves_readers=serves_readers)
         self.questions.connected(channel, is_answered=ANSWERS in features, acts=ACTS in features)
-        self.moves.connected(channel, knows_moves=MOVES in features)
+        self.moves.connected(channel, knows_moves=MOVES in features, holds_for_clients=HOLDS_FOR_CLIENTS in features)
         if MOVES in features:
             self.vpn.moves.connected(self.neighbor)
 
@@ -365,7 +366,7 @@ class VpnLink(LinkOutput, Flushed):
             self._arrived(frame)
             return
         if isinstance(frame, LinkStore):
-            self.arrivals.arrived(frame, self._guaranteed(frame.batch))
+            self.arrivals.arrived(frame, self._guaranteed(frame))
             return
         if isinstance(frame, LinkStored):
             self.queue_sender.answered(frame.ranges)
@@ -405,9 +406,9 @@ class VpnLink(LinkOutput, Flushed):
         except ValueError as error:
             raise self._malformed(error) from error
 
-    def _guaranteed(self, body: bytes) -> MessageBatch:
+    def _guaranteed(self, frame: LinkStore) -> MessageBatch:
         try:
-            batch = link_batch(body)
+            batch = link_batch_at(frame.batch, frame.batch_at, frame.batch_end)
         except ValueError as error:
             raise self._malformed(error) from error
         if batch.qos == AT_MOST_ONCE:

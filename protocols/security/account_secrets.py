@@ -13,19 +13,31 @@ from typing import Final, final
 
 from argon2 import DEFAULT_HASH_LENGTH, DEFAULT_RANDOM_SALT_LENGTH, PasswordHasher, extract_parameters
 
+from sluicegate.protocols.security.password_hashes import foreign_decoy_of, foreign_kind_of, is_foreign_hash
+
 ARGON2_PREFIX: Final = "$argon2"
-SCRAM_PREFIX: Final = "SCRAM-SHA-256$"
 PLAIN: Final = ""  # the kind of a password that is kept as it is
-SCRAM_KEY_BYTES: Final = 32
+SCRAM_KEY_BYTES: Final = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}  # by the mechanism's name
 
 
 def kind_of(secret: str) -> str:
     """Return how a secret is checked: algorithm and parameters, as they stand before its salt."""
     if secret.startswith(ARGON2_PREFIX):
         return secret.rsplit("$", 2)[0]
-    if secret.startswith(SCRAM_PREFIX):
+    if scram_of(secret):
         return secret.partition(":")[0]
-    return PLAIN
+    return foreign_kind_of(secret) if is_foreign_hash(secret) else PLAIN
+
+
+def scram_of(secret: str) -> str:
+    """Return the mechanism of SCRAM in whose stored form a secret is, by its name before a `$`; empty: in none."""
+    name, mark, _ = secret.partition("$")
+    return name if mark and name in SCRAM_KEY_BYTES else ""
+
+
+def is_hash(secret: str) -> bool:
+    """Return whether a secret is a hash, which neither SCRAM can use nor a reader of it as a password."""
+    return secret.startswith(ARGON2_PREFIX) or is_foreign_hash(secret)
 
 
 def standard_kind() -> str:
@@ -42,7 +54,10 @@ def decoy_of(kind: str) -> str:
     salt = _zeros(DEFAULT_RANDOM_SALT_LENGTH)
     if kind.startswith(ARGON2_PREFIX):
         return f"{kind}${salt.rstrip('=')}${_zeros(DEFAULT_HASH_LENGTH).rstrip('=')}"
-    key = _zeros(SCRAM_KEY_BYTES)
+    scram = scram_of(kind)
+    if not scram:
+        return foreign_decoy_of(kind)
+    key = _zeros(SCRAM_KEY_BYTES[scram])
     return f"{kind}:{salt}${key}:{key}"
 
 
@@ -64,7 +79,7 @@ class Checks:
 
 @final
 class AccountSecrets(Mapping[str, str]):
-    """Argon2 hashes, stored SCRAM secrets and plain passwords, by the names of their accounts."""
+    """Hashes, stored SCRAM secrets and plain passwords, by the names of their accounts."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._secrets = dict(secrets)

@@ -5,6 +5,7 @@ There is one way to check a password, whatever its name: in the order of `login_
 are in files of their own; here is what they share with the protocols that carry them, MQTT's AUTH and AMQP's SASL.
 """
 
+import asyncio
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,10 +16,14 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
-from sluicegate.protocols.security.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
+from sluicegate.protocols.security.account_secrets import PLAIN, AccountSecrets, kind_of, scram_of
+from sluicegate.protocols.security.backends import Login
 from sluicegate.protocols.security.login_attempts import LoginAttempts
-from sluicegate.protocols.security.login_queue import network_of
+from sluicegate.protocols.security.login_queue import WAIT_MS_MAX, network_of
 from sluicegate.protocols.security.password_checks import PasswordChecks, VerifiedPasswords
+from sluicegate.protocols.security.password_hashes import foreign_hash_matches, is_foreign_hash
+
+USER_NAME_CHARS_MAX: Final = 255  # of an account, and of a user that a token or a backend names
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Mechanism(Protocol):
     """A way to prove who one is in several steps."""
 
     needs_encryption: bool  # what the client sends is worth stealing
+    is_sasl: bool  # else it is a method of MQTT alone, and SASL does not offer it
 
     @property
     def can_succeed(self) -> bool:
@@ -107,6 +113,17 @@ class _Attempt:
             raise
 
 
+class External(Protocol):
+    """A backend that decides about names that are no accounts."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is one."""
+
+    async def principal(self, login: Login) -> Principal | None:
+        """Return who a client is, None if it is not let in. Raises BackendUnavailable."""
+
+
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
 
@@ -127,6 +144,7 @@ class Authenticator:
         random_bytes: Callable[[int], bytes],
     ) -> None:
         self.credentials = credentials
+        self.external: External | None = None  # None: the accounts of the credentials are all there are
         self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
         self._verified = VerifiedPasswords(random_bytes)
@@ -144,6 +162,11 @@ class Authenticator:
         """
         return {name: each for name, each in self.credentials.mechanisms.items() if each.can_succeed}
 
+    @property
+    def sasl_mechanisms(self) -> Mapping[str, Mechanism]:
+        """Those of them that are mechanisms of SASL."""
+        return {name: each for name, each in self.mechanisms.items() if each.is_sasl}
+
     def admits_anonymous(self, listener: str) -> bool:
         """Return whether clients of a listener need no user name."""
         return listener in self.credentials.anonymous_listeners
@@ -156,17 +179,78 @@ class Authenticator:
         """Return whether there is an account whose name ends in the same `@domain`."""
         return self.credentials.secrets.has_domain(user_name)
 
-    async def client(self, user_name: str, password: bytes, *, listener: str, host: str) -> Principal | None:
-        """Return who a client of a listener is by user name and password, or None. Raises LoginsBusy.
+    def asks_about(self, user_name: str) -> bool:
+        """Return whether a backend decides about a name: it is no account, and there is a backend.
+
+        An empty name is nobody's: who is let in without one is anonymous.
+        """
+        if self.external is None or not self.external.is_asked:
+            return False
+        return 0 < len(user_name) <= USER_NAME_CHARS_MAX and not self.knows(user_name)
+
+    async def client(
+        self, user_name: str, password: bytes, *, listener: str, host: str, client: str = ""
+    ) -> Principal | None:
+        """Return who a client of a listener is by user name and password, or None.
+
+        `client` is its identifier, if it has told that already. Raises LoginsBusy and BackendUnavailable.
 
         A name is checked wherever it can be. Only where nobody needs an account and there is none, a name is as good as
         none: many clients show one whether it is asked for or not (`guest`, `admin`).
         """
         credentials = self.credentials
+        if self.asks_about(user_name):
+            token = self.token(password) if self._may_be_token(password) else None
+            if token is None:
+                return await self._ask_about(Login(user_name, password, client, host, listener))
+            if user_name == token.user_name:
+                return token
+            # Another user's: no backend may see a token that is good.
+            if await self.may_try(host, user_name):
+                self.tried(host, user_name, succeeded=False)
+            return None
         has_accounts = bool(credentials.secrets) or credentials.tokens_as_passwords
         if has_accounts or not self.admits_anonymous(listener):
             return await self.password(user_name, password, host)
         return ANONYMOUS
+
+    async def _ask_about(self, login: Login) -> Principal | None:
+        """Return who a backend says that this is, or None. Raises LoginsBusy and BackendUnavailable.
+
+        As with passwords, a burst must not be looked at as a whole before the first of it counts: no more are asked
+        about side by side than may fail at no cost, and the others wait for what becomes of these.
+        """
+        host, name, since_ms = login.host, login.user_name, self._clock.now_ms()
+        while await self.may_try(host, name):
+            if self.knows(name):  # it has become an account while this waited
+                return await self.password(name, login.password, host)
+            is_in_line = self.must_queue(host, name)
+            if not is_in_line and self._attempts.is_crowded(host, name, self._clock.now_ms()):
+                await self._check_ends(host, since_ms)
+                continue
+            principal = await self._answer_about(login)
+            if is_in_line or not self.must_queue(host, name):
+                self.tried(host, name, succeeded=principal is not None)
+                return principal
+        return None
+
+    async def _check_ends(self, host: str, since_ms: int) -> None:
+        """Wait until a check of somebody from there has ended. Raises LoginsBusy, for want of time or room."""
+        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        is_late = self._clock.now_ms() - since_ms > WAIT_MS_MAX
+        if is_late or not self._attempts.when_ended(host, lambda: None if end.done() else end.set_result(None)):
+            self._attempts.unchecked(host, self._clock.now_ms())
+            raise LoginsBusy
+        await end
+
+    async def _answer_about(self, login: Login) -> Principal | None:
+        """Return who a backend says that this is, or None. Raises BackendUnavailable."""
+        assert self.external is not None, "the caller has seen that there is one"
+        self._attempts.check_begins(login.host, login.user_name)
+        try:
+            return await self.external.principal(login)
+        finally:
+            self._attempts.check_ended(login.host, login.user_name)
 
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:
         """Return who this is, or None. `host` is where it comes from: who has failed often has to wait.
@@ -295,8 +379,10 @@ class Authenticator:
         return Principal(name) if name else None
 
     def _verify(self, secret: str, password: bytes) -> bool:
-        if secret.startswith(SCRAM_PREFIX):
+        if scram_of(secret):
             return self._scram_matches(secret, password)
+        if is_foreign_hash(secret):
+            return foreign_hash_matches(secret, password)
         try:
             return self._hasher.verify(secret, password)
         except (VerifyMismatchError, VerificationError, InvalidHashError):

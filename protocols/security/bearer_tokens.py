@@ -14,10 +14,9 @@ from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Principal
+from sluicegate.protocols.security.authentication import USER_NAME_CHARS_MAX, AuthenticationFailed, Principal
 
 TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
-USER_NAME_CHARS_MAX: Final = 255  # as of accounts
 LEEWAY_S: Final = 60  # what two clocks may differ by
 SIGNATURE_BYTES_MAX: Final = 1024  # RSA with 8192 bits
 

@@ -9,10 +9,11 @@ Pure: time is an argument, and waiting is the caller's.
 """
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.messaging.limits.failures import SharedFailures
-from sluicegate.protocols.security.login_queue import LoginClass, network_of
+from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX, LoginClass, network_of
 
 FREE_OF_USER: Final = 3  # failures of a name from a network that cost nothing: people mistype
 FREE_OF_HOST: Final = 20  # of a network: behind one there may be a whole plant
@@ -52,6 +53,7 @@ class LoginAttempts:
         self._records: OrderedDict[Key, _Record] = OrderedDict()
         self._known: OrderedDict[Key, None] = OrderedDict()  # who was right
         self._under_way: Counter[Key] = Counter()  # passwords that are not found right or wrong yet
+        self._when_ended: dict[str, list[Callable[[], None]]] = {}  # by network
         self._shared: SharedFailures | None = None
 
     def share(self, failures: SharedFailures) -> None:
@@ -98,6 +100,19 @@ class LoginAttempts:
             if not self._under_way[key]:
                 del self._under_way[key]
         self._show_under_way(keys)
+        for tell in self._when_ended.pop(network_of(host), ()):
+            tell()
+
+    def when_ended(self, host: str, tell: Callable[[], None]) -> bool:
+        """Have `tell` called once, when the next check of somebody from there has ended; False: too many wait for that.
+
+        It is called before the outcome is noted, and so may do no more than have somebody look again later.
+        """
+        waiting = self._when_ended.setdefault(network_of(host), [])
+        if len(waiting) >= WAITING_OF_NETWORK_MAX:
+            return False
+        waiting.append(tell)
+        return True
 
     def is_crowded(self, host: str, user: str, now_ms: int) -> bool:
         """Return whether the free failures are used up if all that are under way fail."""

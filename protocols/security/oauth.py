@@ -1,7 +1,10 @@
-"""OAuth 2 in SASL: OAUTHBEARER (RFC 7628) and XOAUTH2, the form that came before it.
+"""OAuth 2: in SASL, OAUTHBEARER (RFC 7628) and XOAUTH2, the form that came before it; in MQTT also OAUTH2-JWT.
 
 A client shows a token; the reason for refusing one is not sent. A failure of OAUTHBEARER takes another step: the broker
 sends `invalid_token`, the client answers with a single 0x01, and only then the exchange is over.
+
+OAUTH2-JWT is no mechanism of SASL, but a method of MQTT's AUTH, whose data is the token and nothing else. Azure Event
+Grid has introduced the name.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"
+OAUTH2_JWT: Final = "OAUTH2-JWT"
+OAUTH_METHODS: Final = (OAUTHBEARER, XOAUTH2, OAUTH2_JWT)
 
 _SEPARATOR: Final = b"\x01"
 _SCHEME: Final = b"bearer "
@@ -20,13 +25,14 @@ _INVALID_TOKEN: Final = b'{"status":"invalid_token"}'
 
 
 class OAuthMechanism:
-    """One of the two, over the one verifier. They send the token as it is, so neither is offered in the clear."""
+    """One of the three, over the one verifier. They send the token as it is, so neither is offered in the clear."""
 
     needs_encryption = True
     can_succeed = True
 
     def __init__(self, name: str, verifier: "TokenVerifier") -> None:
         self.name = name
+        self.is_sasl = name != OAUTH2_JWT
         self._verifier = verifier
 
     def begin(self) -> "OAuthExchange":
@@ -51,12 +57,14 @@ class OAuthExchange:
         try:
             return Authenticated(self._principal(data), b"")
         except AuthenticationFailed as failure:
-            if self._name == XOAUTH2:
+            if self._name != OAUTHBEARER:
                 raise
             self._failure = str(failure)
             return Challenge(_INVALID_TOKEN)
 
     def _principal(self, data: bytes) -> Principal:
+        if self._name == OAUTH2_JWT:
+            return self._verifier.principal(data)
         user_name, token = _bearer_response(data) if self._name == OAUTHBEARER else _xoauth2_response(data)
         principal = self._verifier.principal(token)
         if user_name not in ("", principal.user_name):

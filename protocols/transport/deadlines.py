@@ -39,24 +39,29 @@ class Deadlines:
         self._waiting: dict[Deadline, None] = {}
         self._stalled_ms = 0  # for which the loop stood still, since there was nobody
         self._ticker: Ticker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # the running one, while the ticker runs
 
     def begin(self, callback: Callable[[], object]) -> Deadline:
         """Call back when the time of a peer is over, on the running loop."""
-        loop = asyncio.get_running_loop()
-        if self._ticker is None:
-            self._stalled_ms = 0
-            interval_ms = max(1, int(self.limit_s * 1000) // TICKS)
-            self._ticker = Ticker(
-                lambda: int(loop.time() * 1e9),
-                lambda ms, tick: loop.call_later(ms / 1000, tick),
-                interval_ms,
-                self._tick,
-            )
-            self._ticker.start()
+        loop = self._loop or self._begin_ticks()
         due_ms = int((loop.time() + self.limit_s) * 1000) - self._stalled_ms
         deadline = Deadline(self, due_ms, callback)
         self._waiting[deadline] = None
         return deadline
+
+    def _begin_ticks(self) -> asyncio.AbstractEventLoop:
+        """Look after peers from now on; return the running loop, which Python asks the kernel for each time."""
+        loop = self._loop = asyncio.get_running_loop()
+        self._stalled_ms = 0
+        interval_ms = max(1, int(self.limit_s * 1000) // TICKS)
+        self._ticker = Ticker(
+            lambda: int(loop.time() * 1e9),
+            lambda ms, tick: loop.call_later(ms / 1000, tick),
+            interval_ms,
+            self._tick,
+        )
+        self._ticker.start()
+        return loop
 
     def cancel(self, deadline: Deadline) -> None:
         """Forget a peer. The ticker ends by itself."""
@@ -74,4 +79,4 @@ class Deadlines:
                 callback()
         if not self._waiting and self._ticker is not None:
             self._ticker.stop()
-            self._ticker = None
+            self._ticker = self._loop = None

@@ -49,11 +49,12 @@ def open_stream(passage: Passage, message: bytes, *, files_max: int = sys.maxsiz
     try:
         if max(here.fileno(), there.fileno()) >= files_max:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        here.setblocking(False)
+        there.setblocking(False)  # in the other process as well
         passage.send(message, there.fileno())
     except (PassageFull, OSError):
         here.close()
         there.close()
         raise
     there.detach()  # the passage closes it
-    here.setblocking(False)
     return TcpStream(running_sockets(), here.detach())

@@ -17,6 +17,7 @@ PUBLISHER: Final = (
     b"P"  # of a publisher of the flow protocol; behind this are its client, and what that has sent for it
 )
 
+_HEAD: Final = struct.Struct("!4I")  # the port, and the lengths of listener, host and what else there is
 _LENGTH: Final = struct.Struct("!H")
 _ABSENT: Final = 0xFFFF  # in place of a length
 _SECURE: Final = b"\1"
@@ -30,30 +31,31 @@ def encode_peer(peer: PeerInfo, data: bytes) -> bytes:
     if peer.is_encrypted or not (peer.alpn is None and peer.certificate_name is None and peer.subprotocol is None):
         more = _SECURE if peer.is_encrypted else _PLAIN
         more += encode_texts(peer.alpn, peer.certificate_name, peer.subprotocol)
-    head = f"{peer.port} {len(listener)} {len(host)} {len(more)} "
-    return head.encode("ascii") + listener + host + more + data
+    head = _HEAD.pack(peer.port, len(listener), len(host), len(more))
+    return b"".join([head, listener, host, more, data])
 
 
 def decode_peer(message: bytes, pos: int = 0) -> tuple[PeerRecord, bytes]:
     """Return the peer, and what was read of it, from a message of `encode_peer` that begins at `pos`."""
-    port, listener_bytes, host_bytes, more_bytes, rest = message[pos:].split(b" ", 4)
-    host_at = int(listener_bytes)
-    more_at = host_at + int(host_bytes)
-    data_at = more_at + int(more_bytes)
-    listener, host = _decoded(rest[:host_at]), _decoded(rest[host_at:more_at])
+    port, listener_bytes, host_bytes, more_bytes = _HEAD.unpack_from(message, pos)
+    listener_at = pos + _HEAD.size
+    host_at = listener_at + listener_bytes
+    more_at = host_at + host_bytes
+    data_at = more_at + more_bytes
+    listener, host = _decoded(message[listener_at:host_at]), _decoded(message[host_at:more_at])
     if data_at == more_at:
-        return PeerRecord(listener, host, int(port)), rest[data_at:]
-    (alpn, certificate_name, subprotocol), _ = decode_texts(rest, more_at + len(_SECURE), 3)
+        return PeerRecord(listener, host, port), message[data_at:]
+    (alpn, certificate_name, subprotocol), _ = decode_texts(message, more_at + len(_SECURE), 3)
     peer = PeerRecord(
         listener,
         host,
-        int(port),
-        is_encrypted=rest[more_at : more_at + len(_SECURE)] == _SECURE,
+        port,
+        is_encrypted=message[more_at : more_at + len(_SECURE)] == _SECURE,
         alpn=alpn,
         certificate_name=certificate_name,
         subprotocol=subprotocol,
     )
-    return peer, rest[data_at:]
+    return peer, message[data_at:]
 
 
 def encode_texts(*texts: str | None) -> bytes:

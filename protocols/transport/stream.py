@@ -8,7 +8,6 @@ Streams are accepted in `protocols.transport.listeners`; protocols that replace 
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from typing import Final, cast, final
 
@@ -239,9 +238,9 @@ class TcpStream(TcpTransport):
 def adopt(fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes, origin: Origin) -> None:
     """Give an open socket of plain bytes a connection: who the peer is, and its first bytes, are known already.
 
-    The socket need not be the peer's own: what it sends may be passed on through a pair of sockets.
+    The socket never blocks, in whichever process it was made. It need not be the peer's own: what that sends may be
+    passed on through a pair of sockets.
     """
-    os.set_blocking(fd, False)
     stream = TcpStream(running_sockets(), fd)
     is_plain = not (peer.is_encrypted or peer.alpn or peer.certificate_name or peer.subprotocol)
     try:

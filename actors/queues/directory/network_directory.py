@@ -16,6 +16,7 @@ from sluicegate.actors.messages.directory import (
     NAMED,
     SESSION,
     SUBSCRIPTION,
+    CheckSubscriptionMove,
     CreateQueue,
     DropReceivedQueue,
     EndMovedQueue,
@@ -58,6 +59,7 @@ class NetworkQueueDirectory(QueueDirectory):
         """Return who handles what brokers of the network ask when a queue moves."""
         return {
             SetQueueMove: self._set_move,
+            CheckSubscriptionMove: self._check_subscription_move,
             ReceiveQueue: self._receive_queue,
             DropReceivedQueue: self._drop_received,
             EndMovedQueue: self._end_moved,
@@ -67,16 +69,12 @@ class NetworkQueueDirectory(QueueDirectory):
 
     def _set_move(self, message: SetQueueMove) -> LoopFuture[LocalQueue]:
         name, move = message.name, message.move
-        handle = self._queues.by_name.get(name)
-        if handle is None or name in self._queues.making or self._updates.is_under_way(name):
-            raise UpdateRefused(f"queue {name!r} is not there, or is being changed: try again")
+        handle = self._unchanging(name)
         if handle.move is not None and handle.is_received and move is not None:
             raise UpdateRefused(handle.move.refusal(name))
         if handle.move is None and move is not None:
-            if self._rescales.pending(name) is not None:
-                raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
             kind = SESSION if move.session else SUBSCRIPTION if message.of_container else NAMED
-            check_may_move(self._services, handle, kind=kind, drops_kept=message.drops_kept)
+            self._check_begins(handle, kind=kind, drops_kept=message.drops_kept)
         answer: LoopFuture[LocalQueue] = LoopFuture()
         was_received = handle.is_received
         changed = replace(handle, move=move)
@@ -104,6 +102,26 @@ class NetworkQueueDirectory(QueueDirectory):
         session_rows = [TableWrite(Table.SESSIONS, key, value) for key, value in message.session_rows]
         self._write([*self._rows(changed, first_only=True), *session_rows], stored)
         return answer
+
+    def _check_subscription_move(self, message: CheckSubscriptionMove) -> LocalQueue:
+        handle = self._unchanging(message.name)
+        if handle.move is not None:
+            raise UpdateRefused(handle.move.refusal(message.name))
+        self._check_begins(handle, kind=SUBSCRIPTION, drops_kept=False)
+        return handle
+
+    def _unchanging(self, name: str) -> LocalQueue:
+        """Return a queue that is not about to be another. Raises UpdateRefused."""
+        handle = self._queues.by_name.get(name)
+        if handle is None or name in self._queues.making or self._updates.is_under_way(name):
+            raise UpdateRefused(f"queue {name!r} is not there, or is being changed: try again")
+        return handle
+
+    def _check_begins(self, handle: LocalQueue, *, kind: str, drops_kept: bool) -> None:
+        """Raise UpdateRefused for a queue that cannot begin to move."""
+        if self._rescales.pending(handle.name) is not None:
+            raise UpdateRefused(f"the number of partitions of {handle.name!r} is about to change: try again later")
+        check_may_move(self._services, handle, kind=kind, drops_kept=drops_kept)
 
     def _receive_queue(self, message: ReceiveQueue) -> LoopFuture[LocalQueue]:
         name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker, self.runtime.clock.wall_ms())

@@ -31,7 +31,9 @@ TOPIC: Final = "topic"
 QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
 TOPIC_CAPABILITIES: Final = ("topic", "temporary-topic")
 
-JMS_REPLY_TO: Final = "x-opt-jms-reply-to"  # the annotation by which JMS clients say what kind `reply-to` is
+# The annotations by which JMS clients say what kind `to` and `reply-to` are.
+JMS_DESTINATION: Final = "x-opt-jms-dest"
+JMS_REPLY_TO: Final = "x-opt-jms-reply-to"
 _KINDS: Final = ("queue", "topic", "temporary-queue", "temporary-topic")  # by the annotation's number, as capabilities
 
 _QUEUE_FORM: Final = "queue://"
@@ -136,10 +138,15 @@ def _by_form(address: str) -> tuple[str, str]:
     return "", address
 
 
-def destination_of_message(to: str) -> Destination | DeliveryState:
-    """Return where an anonymous sender's message goes, or the outcome that it has instead."""
+def destination_of_message(to: str, kind: AmqpValue) -> Destination | DeliveryState:
+    """Return where an anonymous sender's message goes, or the outcome that it has instead.
+
+    `kind` is the value of JMS's annotation, None without one. It counts for a plain name only: a message that a client
+    passes on to another address may have the annotation of the one that it came from.
+    """
     try:
-        return destination_of(resolve(to, []))
+        says_kind = bool(_by_form(to)[0])
+        return destination_of(resolve(to, [] if says_kind else _capabilities(kind)))
     except AddressRefused as refusal:
         return rejected(refusal.condition, refusal.text)
 
@@ -154,13 +161,17 @@ def destination_of(node: AddressedNode) -> Destination:
 
 def shared_reply_to(address: str, kind: AmqpValue) -> str:
     """Return the form of a reply-to that all protocols share; `kind` is the annotation's value, None without one."""
-    number = kind.value if isinstance(kind, Scalar) else None
-    capabilities = [_KINDS[number]] if isinstance(number, int) and 0 <= number < len(_KINDS) else []
     try:
-        node = resolve(address, capabilities)
+        node = resolve(address, _capabilities(kind))
     except AddressRefused:
         return address
     return QUEUE_REPLY + node.name if node.kind == QUEUE else node.name
+
+
+def _capabilities(kind: AmqpValue) -> list[str]:
+    """Return what a terminus of the kind would ask for; nothing if the annotation means nothing."""
+    number = kind.value if isinstance(kind, Scalar) else None
+    return [_KINDS[number]] if isinstance(number, int) and 0 <= number < len(_KINDS) else []
 
 
 def reply_address(reply_to: str) -> tuple[str, AmqpValue]:

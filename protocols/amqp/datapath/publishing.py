@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
-from sluicegate.messaging.clients.rights import ClientDenied
+from sluicegate.messaging.clients.rights import ClientDenied, ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
@@ -19,6 +19,7 @@ from sluicegate.messaging.message.refusals import (
     REFUSED_GUARANTEED_SEND,
     REFUSED_MESSAGE_TOO_LARGE,
     REFUSED_NOT_FOUND,
+    REFUSED_PAYLOAD,
     REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
@@ -47,7 +48,7 @@ from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.messages.decode import MessageIn, read_message
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.errors import DecodeError
-from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
 from sluicegate.protocols.connection.counters import ProtocolCounters
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ _CONDITIONS: Final[dict[int, str]] = {
     REFUSED_NOT_FOUND: conditions.NOT_FOUND,
     REFUSED_PUBLISH_ACL: conditions.UNAUTHORIZED_ACCESS,
     REFUSED_GUARANTEED_SEND: conditions.UNAUTHORIZED_ACCESS,
+    REFUSED_PAYLOAD: conditions.DECODE_ERROR,
 }
 
 
@@ -144,7 +146,7 @@ class Publishers:
         client: str,
         credit: int,
         suspended_senders: SuspendedSenders,
-        find: Callable[[str], Destination | DeliveryState],
+        find: Callable[[str, AmqpValue], Destination | DeliveryState],
         counters: ProtocolCounters,
     ) -> None:
         self.links: dict[IncomingLink, PublisherLink] = {}
@@ -261,7 +263,7 @@ class Publishers:
             return None, rejected(
                 conditions.PRECONDITION_FAILED, "a message without a destination: properties.to is missing"
             )
-        return message, self._find(message.to)
+        return message, self._find(message.to, message.to_kind)
 
     def _publish_run(self, sender: PublisherLink, run: "_Run", wall_ms: int) -> None:
         if run.ids:
@@ -319,11 +321,28 @@ class Publishers:
             if rights is not None:
                 rights.check_publish(topic, guaranteed=True)
                 rights.count_taken(1)
+                if rights.limits_publishing:
+                    message.headers = self._checked_headers(rights, topic, message)
         except ClientDenied as denied:
             transaction.fail(denied.text)
             return rejected(conditions.condition_of(denied), denied.text)
         refusal = transaction.publish(topic, message)
         return rejected(conditions.RESOURCE_LIMIT_EXCEEDED, refusal) if refusal else transaction.accepted_state
+
+    def _checked_headers(self, rights: ClientRights, topic: str, message: MessageIn) -> Headers | None:
+        """Check a payload that a transaction publishes; return the headers to publish with. Raises ClientDenied."""
+        batch = MessageBatch(
+            topic=topic,
+            topics=None,
+            payloads=[message.payload],
+            headers=None if message.headers is None else [message.headers],
+            qos=AT_LEAST_ONCE,
+            retain=False,
+            publisher=rights.client,
+            received_ms=0,
+            payload_bytes=len(message.payload),
+        )
+        return rights.check_later(batch).headers_of(0)
 
     def turn_down(self, event: DeliveriesReceived, state: DeliveryState) -> None:
         """Answer all deliveries of one event with the same outcome."""

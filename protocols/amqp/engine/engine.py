@@ -118,6 +118,11 @@ class AmqpEngine:
         return events
 
     @property
+    def heartbeat_ms(self) -> int:
+        """The silence after which we send something; 0: never."""
+        return self._heartbeat_ms
+
+    @property
     def unfinished_bytes(self) -> int:
         """The number of bytes of an unfinished frame and of unfinished deliveries."""
         return len(self._rest) + self.sessions.unfinished_bytes

@@ -1,6 +1,6 @@
 """SASL (part 5) on one connection: it carries the client's responses to the mechanisms, and their challenges back."""
 
-from sluicegate.messaging.clients.rights import LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
+from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE, LOGINS_BUSY, NOT_AUTHENTICATED, ClientDenied
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.performatives import SASL_AUTH, SASL_OK, SASL_SYS_TEMP
 from sluicegate.protocols.amqp.engine.events import SaslInitReceived
@@ -34,7 +34,8 @@ class AmqpSasl:
             return
         except ClientDenied as denied:
             self._client.count_refused(denied.reason)
-            self._client.sasl_outcome(SASL_SYS_TEMP if denied.reason == LOGINS_BUSY else SASL_AUTH, None)
+            is_for_now = denied.reason in (LOGINS_BUSY, AUTHENTICATION_UNAVAILABLE)
+            self._client.sasl_outcome(SASL_SYS_TEMP if is_for_now else SASL_AUTH, None)
             return
         self._answer(answer)
 

@@ -261,7 +261,7 @@ async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, s
     wanted = wanted_queue(client, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
     present = await find_existing(client, wanted)
     if wanted.durable:
-        check_is_home(client, present)
+        check_is_home(client, link, present)
     check_rights(client, link, wanted, present)
     endpoints = client.endpoints
     endpoints.subscribing_count += 1

@@ -144,10 +144,18 @@ class ContainerMoves(Exception):
     """A subscription of this container may be at another broker of this machine: the client has to come again."""
 
 
-def check_is_home(client: AmqpClient, present: LocalQueue | None) -> None:
-    """Raise ContainerMoves where a durable subscription is not there, at a broker that is to have no new ones."""
-    if present is None and client.services.registry.is_retired:
+def check_is_home(client: AmqpClient, link: OutgoingLink, present: LocalQueue | None) -> None:
+    """Check that a durable subscription is there, at a broker that is to have no new ones.
+
+    Raises ContainerMoves, and AddressRefused where the container has others that cannot move: these are served.
+    """
+    if present is not None or not client.services.registry.is_retired:
+        return
+    reason = client.services.registry.containers.staying.get(client.container_id)
+    if reason is None:
         raise ContainerMoves(moving_text(client.container_id))
+    text = f"the subscription {link.name!r:.80} is not at this broker, which is retired and gets no new ones"
+    raise AddressRefused(conditions.ILLEGAL_STATE, f"{text}; the container stays here until this has changed: {reason}")
 
 
 def check_rights(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue, present: LocalQueue | None) -> None:
@@ -263,7 +271,7 @@ async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
         client.identity.rights.check_share(_share_name(link))
     name = _name_of(client, link, link.attach.desired)
     found: LocalQueue | None = await client.services.queues.ask(FindQueue(name))
-    check_is_home(client, found)
+    check_is_home(client, link, found)
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
     _check_owner(client, found)

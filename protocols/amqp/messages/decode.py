@@ -25,7 +25,7 @@ from sluicegate.messaging.message.headers import (
 )
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
-from sluicegate.protocols.amqp.codec.addresses import JMS_REPLY_TO, shared_reply_to
+from sluicegate.protocols.amqp.codec.addresses import JMS_DESTINATION, JMS_REPLY_TO, shared_reply_to
 from sluicegate.protocols.amqp.codec.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
 from sluicegate.protocols.amqp.messages.text import json_form, text_form, user_value
 from sluicegate.protocols.amqp.types.decoding import VALUES_MAX, DecodeBudget, decode, decode_list
@@ -81,13 +81,16 @@ _BODY_HEADS: Final[dict[int, bytes]] = {
 class MessageIn:
     """One message as it came, and what its way through the broker depends on."""
 
-    __slots__ = ("durable", "headers", "payload", "to")
+    __slots__ = ("durable", "headers", "payload", "to", "to_kind")
 
-    def __init__(self, payload: bytes, headers: Headers | None, *, durable: bool, to: str | None) -> None:
+    def __init__(
+        self, payload: bytes, headers: Headers | None, *, durable: bool, to: str | None, to_kind: AmqpValue
+    ) -> None:
         self.payload = payload
         self.headers = headers  # None: a message without any attribute, with its data in one section
         self.durable = durable
         self.to = to  # properties.to; where an anonymous sender's message goes
+        self.to_kind = to_kind  # JMS's annotation, which says whether that is a queue or a topic
 
 
 def read_message(data: bytes, wall_ms: int) -> MessageIn:
@@ -102,8 +105,9 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     beside: list[tuple[str, UserPropertyValue]] = []  # what becomes a user property only for other protocols
     durable = _read_header(data, sections, headers, wall_ms)
     reply_kind: AmqpValue = None
+    to_kind: AmqpValue = None
     if sections.annotations_at != NOWHERE:
-        reply_kind = _read_annotations(data, sections.annotations_at, budget, headers, beside, wall_ms)
+        reply_kind, to_kind = _read_annotations(data, sections.annotations_at, budget, headers, beside, wall_ms)
     to: str | None = None
     if sections.properties_at != NOWHERE:
         to = _read_properties(data, sections.properties_at, budget, headers, beside, reply_kind)
@@ -124,7 +128,7 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
         headers.native = _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
     else:
         headers.native = _PLAIN_HEADS[form] + travels if travels else _PLAIN_HEADS[form]
-    return MessageIn(payload, headers, durable=durable, to=to)
+    return MessageIn(payload, headers, durable=durable, to=to, to_kind=to_kind)
 
 
 def native_travels(native: bytes) -> bytes:
@@ -186,8 +190,8 @@ def _read_annotations(
     headers: Headers,
     beside: list[tuple[str, UserPropertyValue]],
     wall_ms: int,
-) -> AmqpValue:
-    """Take over the message annotations; return what they say of the kind of the reply address."""
+) -> tuple[AmqpValue, AmqpValue]:
+    """Take over the message annotations; return what they say of the kinds of the reply address and of `to`."""
     annotations = _read_map(data, pos, budget, "message-annotations")
     at = _integer(annotations.symbol("x-opt-delivery-time"))
     delay_ms = _integer(annotations.symbol("x-opt-delivery-delay"))
@@ -202,7 +206,7 @@ def _read_annotations(
     for name, value in annotations.pairs:
         if isinstance(name, Symbol) and _is_for_everybody(name.text):
             beside.append((name.text, user_value(value)))
-    return annotations.symbol(JMS_REPLY_TO)
+    return annotations.symbol(JMS_REPLY_TO), annotations.symbol(JMS_DESTINATION)
 
 
 def _is_for_everybody(name: str) -> bool:

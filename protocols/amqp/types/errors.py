@@ -6,6 +6,7 @@ from sluicegate.messaging.clients.rights import (
     EGRESS_FLOWS,
     ENDPOINT_COUNT,
     INGRESS_FLOWS,
+    PAYLOAD_INVALID,
     SUBSCRIPTION_COUNT,
     TOO_MANY_CONNECTIONS,
     VPN_DOWN,
@@ -85,4 +86,6 @@ def condition_of(denied: ClientDenied) -> str:
     """Return the error condition for what a client's profiles, or its message VPN, deny."""
     if denied.reason in _OF_VPNS:
         return _OF_VPNS[denied.reason]
+    if denied.reason == PAYLOAD_INVALID:
+        return DECODE_ERROR
     return RESOURCE_LIMIT_EXCEEDED if denied.reason in _LIMITS else UNAUTHORIZED_ACCESS

@@ -56,6 +56,7 @@ TOPIC_INVALID: Final = 0x0508
 LOW_PRIORITY: Final = 0x0509
 NOT_PUBLISHED: Final = 0x050A  # a transaction: some queue would not take its part of it
 NOT_PERMITTED: Final = 0x050B  # the client's profiles keep it from publishing there, or guaranteed messages
+PAYLOAD_INVALID: Final = 0x050C  # it does not fit a rule for its topic
 
 # 0x06: a consumer's flow, in FLOW_STATE.
 REVOKED: Final = 0x0601  # the queue is gone, or a right to it
@@ -109,6 +110,7 @@ NAMES: Final[dict[int, str]] = {
     LOW_PRIORITY: "low priority",
     NOT_PUBLISHED: "not published",
     NOT_PERMITTED: "not permitted",
+    PAYLOAD_INVALID: "payload invalid",
     REVOKED: "revoked",
     LINK_NOT_CONFIGURED: "link not configured",
     LINK_NAME_TAKEN: "link name taken",

@@ -9,9 +9,12 @@ from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRow
 from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.actors.messages.named_publishers import (
     AdoptPublisher,
+    DropPublisherCopy,
     EndHeldPublisher,
+    FindPublisherCopy,
     FreePublisher,
     HoldPublisher,
+    NotePublisherCopy,
 )
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -73,6 +76,9 @@ class PublisherDirectory(LoopActor):
             ClaimPublisher: lambda message: run(self.runtime, self._claim(message)),
             ReleasePublisher: self._release,
             RestorePublishers: self._restore,
+            FindPublisherCopy: lambda message: self._copy_at(message.name),
+            DropPublisherCopy: lambda message: run(self.runtime, self._drop_copy(message.name)),
+            NotePublisherCopy: lambda message: run(self.runtime, self._note_copy(message.name, message.broker)),
             HoldPublisher: lambda message: run(self.runtime, self._hold(message.name)),
             FreePublisher: lambda message: self._held.pop(message.name, None),
             EndHeldPublisher: lambda message: run(self.runtime, self._end_held(message.name)),
@@ -128,10 +134,11 @@ class PublisherDirectory(LoopActor):
         publisher.begin_again(message.window)
         publisher.owner = connection.inbox
         self._connections[name] = connection
-        refusal = await self._write([publisher.epoch_row()])
+        refusal = await self._write(publisher.opened_rows())
         if refusal:
             self._release(ReleasePublisher(publisher, publisher.epoch))
             raise PublisherNotStored(refusal)
+        publisher.is_copy = False  # all brokers agree that this is its home, or it would not be opened here
         return publisher
 
     async def _fence(self, publisher: NamedPublisher, *, moves: bool = False) -> None:
@@ -180,6 +187,33 @@ class PublisherDirectory(LoopActor):
             await self._decide(publisher)
             publisher.idle_since_ms = self.runtime.clock.wall_ms()
             return publisher.record(self._incarnation)
+        finally:
+            self._end_turn(name)
+
+    def _copy_at(self, name: str) -> str:
+        publisher = self._by_name.get(name)
+        return "" if publisher is None else publisher.copy_at
+
+    async def _note_copy(self, name: str, broker: str) -> None:
+        publisher = self._by_name.get(name)
+        if publisher is not None and publisher.copy_at != broker:
+            refusal = await self._write([publisher.copy_row(broker)])
+            if refusal:
+                raise StoreRefused(refusal)
+            publisher.is_copy, publisher.copy_at = False, broker
+
+    async def _drop_copy(self, name: str) -> None:
+        await self._begin_turn(name)
+        try:
+            known = self._by_name.get(name)
+            if known is None:
+                return
+            if not known.is_copy:
+                raise UpdateRefused(f"publisher {name!r} was opened there as well")
+            refusal = await self._write(known.rows_to_delete())
+            if refusal:
+                raise StoreRefused(refusal)
+            del self._by_name[name]
         finally:
             self._end_turn(name)
 
@@ -242,6 +276,9 @@ class PublisherDirectory(LoopActor):
                 continue
             publisher.idle_since_ms = self.runtime.clock.wall_ms()
             publisher.was_cut_off = not message.was_clean
+        for name in message.stale & self._by_name.keys():
+            stale = self._by_name.pop(name)
+            self._spool.post(SessionRows(stale.rows_to_delete(), None, 0, until_done=True))
         return len(self._by_name)
 
     def _sweep(self) -> None:

@@ -27,6 +27,8 @@ from sluicegate.messaging.message.ranges import RangeSet
 
 ROW_PREFIX: Final = b"flow-publisher/"
 EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row with the publisher's epoch
+COPY_PLACE: Final = 0xFFFF_FFFE  # of a row that says that there may be two, at two brokers of a machine
+IS_COPY: Final = b"\0"  # in it: this is the copy; else the name of the broker that may have one is in it
 
 _PLACE: Final = struct.Struct(">I")
 _ROW: Final = struct.Struct(">QQQ")  # floor, first, last
@@ -61,6 +63,9 @@ class NamedPublisher:
         # It has moved from another spool: by XOR, that one's incarnation from the one of the spool that has it. So its
         # client finds the incarnation that it knows, and notices all the same when this spool is replaced by a backup.
         self.lineage = 0
+        # It has come from another broker of this machine, and was not opened here yet: that one may still be its home.
+        self.is_copy = False
+        self.copy_at = ""  # the broker that may have a copy of it, as this one is to move there
         self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
         self._refused = RangeSet()
         self._places: list[int] = []  # place -> the last sequence of its row
@@ -120,9 +125,20 @@ class NamedPublisher:
         row = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + mark + _WINDOW.pack(self.window)
         return self._stem + _PLACE.pack(EPOCH_PLACE), row
 
+    def opened_rows(self) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows that are written when the publisher is opened: where that is, it is no copy any more."""
+        return [self.epoch_row(), *([(self._copy_key(), None)] if self.is_copy else [])]
+
+    def copy_row(self, broker: str) -> tuple[bytes, bytes]:
+        """Return the row that says that a broker may have a copy of it."""
+        return self._copy_key(), broker.encode()
+
+    def _copy_key(self) -> bytes:
+        return self._stem + _PLACE.pack(COPY_PLACE)
+
     def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
         """Return the deletion of all its rows."""
-        places = [*range(len(self._places)), EPOCH_PLACE]
+        places = [*range(len(self._places)), EPOCH_PLACE, *([COPY_PLACE] if self.is_copy or self.copy_at else [])]
         return [(self._stem + _PLACE.pack(place), None) for place in places]
 
     def restore(self, place: int, value: bytes) -> None:
@@ -144,6 +160,10 @@ class NamedPublisher:
                 user = user[:lineage_at]
             self.user = user.decode()
             self._raise_floor(floor)
+            return
+        if place == COPY_PLACE:
+            self.is_copy = value == IS_COPY
+            self.copy_at = "" if self.is_copy else value.decode()
             return
         floor, first, last = _ROW.unpack(value)
         if place >= len(self._places):
@@ -179,6 +199,7 @@ class NamedPublisher:
         self.user, self.was_cut_off = user, was_cut_off
         self.epoch, self.floor = _number(state, "epoch"), _number(state, "floor")
         self.window = _number(state, "window")
+        self.is_copy = True
         self.lineage = _number(state, "incarnation") ^ incarnation
         ranges = state.get("stored")
         if not isinstance(ranges, list):
@@ -201,6 +222,8 @@ class NamedPublisher:
             rows[key] = row
         key, row = self.epoch_row()
         rows[key] = row
+        if self.is_copy:
+            rows[self._copy_key()] = IS_COPY
         return list(rows.items())
 
     def _raise_floor(self, floor: int) -> None:
@@ -275,6 +298,7 @@ class RestorePublishers:
 
     rows: dict[bytes, bytes]
     was_clean: bool  # the gateway was stopped in order
+    stale: frozenset[str] = frozenset()  # publishers whose homes are at other brokers of the machine: these are copies
 
 
 class TooManyPublishers(Exception):

@@ -34,7 +34,7 @@ from sluicegate.actors.messages.readers import (
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, CursorLimits, CursorRefused
 from sluicegate.messaging.bulk.staging import OF_ANOTHER, StagingRefused
-from sluicegate.messaging.clients.rights import TRANSACTION_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.clients.rights import PAYLOAD_INVALID, TRANSACTION_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.queues.attributes import CONSUME, READ_ONLY
 from sluicegate.protocols.flow.codec import codes
@@ -196,7 +196,7 @@ async def _answer_staging(peer: FlowPeer, request: StageRows | CommitRows | Abor
     directory, user = peer.services.staging, peer.identity.user
     if isinstance(request, StageRows):
         batches = batches_of(request, peer.client, peer.runtime.clock.wall_ms())
-        _check_rights(peer, batches)
+        batches = _checked(peer, batches)
         peer.read_control.published([], peer.publishers.unanswered_count)
         staged: Staged = await directory.ask(Stage(request.transaction, request.part, request.attempt, batches, user))
         return StagingAnswer(frames.STAGE, request.request_id, staged.messages_count, staged.already)
@@ -209,16 +209,18 @@ async def _answer_staging(peer: FlowPeer, request: StageRows | CommitRows | Abor
     return StagingAnswer(frames.ABORT_STAGED, request.request_id, 0, not is_gone)
 
 
-def _check_rights(peer: FlowPeer, batches: list[MessageBatch]) -> None:
-    """Raise RequestRefused unless the client may publish all of this, which happens when it commits."""
+def _checked(peer: FlowPeer, batches: list[MessageBatch]) -> list[MessageBatch]:
+    """Return what is published at the commit. Raises RequestRefused unless the client may publish all of this."""
     rights = peer.identity.rights
     try:
         for batch in batches:
             for topic in {batch.topic} if batch.topics is None else set(batch.topics):
                 rights.check_publish(topic, guaranteed=True)
             rights.count_taken(batch.count)
+        return [rights.check_later(batch) for batch in batches]
     except ClientDenied as denied:
-        raise RequestRefused(codes.NOT_PERMITTED, denied.text) from None
+        code = codes.PAYLOAD_INVALID if denied.reason == PAYLOAD_INVALID else codes.NOT_PERMITTED
+        raise RequestRefused(code, denied.text) from None
 
 
 # --- for both ---

@@ -67,6 +67,7 @@ class ConnectReceived:
         maximum_packet_size: int,
         topic_alias_maximum: int,
         request_problem_information: bool,
+        request_response_information: bool,
         authentication_method: str | None,
         authentication_data: bytes | None,
         user_properties: list[tuple[str, str]],
@@ -84,6 +85,7 @@ class ConnectReceived:
         self.maximum_packet_size = maximum_packet_size  # 0: no limit
         self.topic_alias_maximum = topic_alias_maximum
         self.request_problem_information = request_problem_information
+        self.request_response_information = request_response_information
         self.authentication_method = authentication_method
         self.authentication_data = authentication_data
         self.user_properties = user_properties

@@ -178,14 +178,15 @@ def decode_section(data: bytes, pos: int, end: int, where: int) -> Properties:
         elif kind == BINARY:
             found.binaries[identifier], pos = read_binary(data, pos, end)
         else:
-            number, pos = _read_number(data, pos, end, kind)
+            number, pos = read_number(data, pos, end, kind)
             if number < rule.low or number > rule.high:
                 raise PeerViolation(PROTOCOL_ERROR, f"{rule.name} is {number}, not within {rule.low} to {rule.high}")
             numbers[identifier] = number
     return found
 
 
-def _read_number(data: bytes, pos: int, end: int, kind: int) -> tuple[int, int]:
+def read_number(data: bytes, pos: int, end: int, kind: int) -> tuple[int, int]:
+    """Return a number of a kind below STRING, and the position behind it."""
     if kind == BYTE:
         return read_u8(data, pos, end), pos + 1
     if kind == U16:
@@ -221,7 +222,7 @@ def _skip(section: bytes, pos: int, end: int) -> int:
         pos += 2 + read_u16(section, pos, end)
     if kind >= STRING:
         return pos + 2 + read_u16(section, pos, end)
-    return _read_number(section, pos, end, kind)[1]
+    return read_number(section, pos, end, kind)[1]
 
 
 def number_property(identifier: int, value: int) -> bytes:

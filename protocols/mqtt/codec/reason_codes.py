@@ -6,10 +6,12 @@ Behind them are the two protocol errors: `PeerViolation`, which carries a reason
 from typing import Final, final
 
 from sluicegate.messaging.clients.rights import (
+    AUTHENTICATION_UNAVAILABLE,
     BROKER_RETIRED,
     EGRESS_FLOWS,
     ENDPOINT_COUNT,
     LOGINS_BUSY,
+    PAYLOAD_INVALID,
     SESSION_BYTES,
     SESSION_COUNT,
     SUBSCRIPTION_COUNT,
@@ -143,6 +145,7 @@ CONNACK_3X: Final[dict[int, int]] = {
 # The code for each denial by the client's profiles; NOT_AUTHORIZED for any other.
 DENIAL_CODES: Final[dict[str, int]] = {
     LOGINS_BUSY: SERVER_BUSY,
+    AUTHENTICATION_UNAVAILABLE: SERVER_UNAVAILABLE,
     VPN_DOWN: SERVER_UNAVAILABLE,
     BROKER_RETIRED: SERVER_UNAVAILABLE,
     TOO_MANY_CONNECTIONS: QUOTA_EXCEEDED,
@@ -151,6 +154,7 @@ DENIAL_CODES: Final[dict[str, int]] = {
     SESSION_BYTES: QUOTA_EXCEEDED,
     EGRESS_FLOWS: QUOTA_EXCEEDED,
     ENDPOINT_COUNT: QUOTA_EXCEEDED,
+    PAYLOAD_INVALID: PAYLOAD_FORMAT_INVALID,
 }
 
 

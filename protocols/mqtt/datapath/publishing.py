@@ -16,6 +16,7 @@ from sluicegate.messaging.message.refusals import (
     REFUSED_GUARANTEED_SEND,
     REFUSED_NO_MATCH,
     REFUSED_NOT_FOUND,
+    REFUSED_PAYLOAD,
     REFUSED_PUBLISH_ACL,
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
@@ -29,6 +30,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     NO_MATCHING_SUBSCRIBERS,
     NOT_AUTHORIZED,
     PACKET_IDENTIFIER_NOT_FOUND,
+    PAYLOAD_FORMAT_INVALID,
     QUOTA_EXCEEDED,
     SUCCESS,
     TOPIC_NAME_INVALID,
@@ -48,7 +50,9 @@ REASON_CODES: Final = {
     REFUSED_SPOOL_FAILED: IMPLEMENTATION_SPECIFIC_ERROR,
     REFUSED_PUBLISH_ACL: NOT_AUTHORIZED,
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
+    REFUSED_PAYLOAD: PAYLOAD_FORMAT_INVALID,
 }
+_DROPPED_BEFORE_5: Final = (NOT_AUTHORIZED, PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID)
 _NOT_ALIKE: Final = (*GATEWAY_TOPICS, SHARE_TOPICS)
 RECEIVED: Final = b"1"  # its existence is the information
 DROPPED: Final = "invalid_topic"  # counter: messages and wills on reserved topics that are dropped without a response
@@ -299,7 +303,7 @@ class PublishHandler:
             code = REASON_CODES.get(result.refusal, QUOTA_EXCEEDED)
             if result.refusal == REFUSED_NOT_FOUND and not result.routed:
                 code = TOPIC_NAME_INVALID  # `$queue/NAME` of no queue, not one that a definition names
-            if code in (NOT_AUTHORIZED, TOPIC_NAME_INVALID) and self._level < 5:
+            if code in _DROPPED_BEFORE_5 and self._level < 5:
                 return  # it is acknowledged, and its message dropped [311:3.3.5-2]; it would come again for ever
             entry.reason_code = code
             entry.reason_text = result.reason()

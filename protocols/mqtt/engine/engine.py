@@ -172,6 +172,7 @@ class MqttEngine:
         )
         self.has_output = False
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
+        self.clean_start = False  # CONNECT had it
         self.client_packet_bytes_max: i32 = 0  # Maximum Packet Size of the client; 0: no limit
         self._packet_bytes_max: i32 = limits.connect_bytes_max
         self._topic_alias_maximum: i32 = 0  # the client's
@@ -196,6 +197,16 @@ class MqttEngine:
     def disconnected_by(self) -> DisconnectReceived | None:
         """The client's DISCONNECT, once read."""
         return None if self._parts is None else self._parts.disconnected_by
+
+    @property
+    def keep_alive_s(self) -> int:
+        """The keep alive in force; 0: off."""
+        return int(self._keep_alive_ms) // 1500
+
+    @property
+    def topic_alias_maximum(self) -> int:
+        """How many topic aliases the client takes."""
+        return int(self._topic_alias_maximum)
 
     # --- the three verbs ---
 
@@ -293,8 +304,9 @@ class MqttEngine:
         session_expiry_s: int = -1,
         authentication_method: str | None = None,
         authentication_data: bytes | None = None,
+        response_information: str = "",
     ) -> bool:
-        """Send CONNACK with success. An argument left at -1 is not announced.
+        """Send CONNACK with success. An argument left at -1, None or "" is not announced.
 
         3.x clients are told nothing but Session Present, and their own keep alive stays. False: the client is refused
         after all. It broke a rule meanwhile, or takes no packet as large as this CONNACK, and hears nothing [3.1.2-24].
@@ -305,7 +317,7 @@ class MqttEngine:
         client_id = connect.client_id if assigned_client_id is None else assigned_client_id
         if client_id == "":
             raise LocalMisuse("a client without id has to be given one [3.1.3-6]")
-        connack = encode_acceptance(
+        connacks = encode_acceptance(
             self.level,
             session_present,
             self._limits,
@@ -314,8 +326,9 @@ class MqttEngine:
             session_expiry_s=session_expiry_s,
             authentication_method=authentication_method,
             authentication_data=authentication_data,
+            response_information=response_information,
         )
-        if not self._queue_first_that_fits([connack]):
+        if not self._queue_first_that_fits(connacks):
             self._end()
             return False
         self._client_id = client_id
@@ -334,10 +347,10 @@ class MqttEngine:
             self._parts = None
         return True
 
-    def refuse(self, reason_code: int, text: str = "") -> None:
+    def refuse(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
         """Send CONNACK with a refusal, a code of 5.0, and end. 3.x gets the nearest code it has, if it has one."""
         if self._asked("refuse") is not None:
-            self._queue_first_that_fits(encode_refusals(self.level, reason_code, text))
+            self._queue_first_that_fits(encode_refusals(self.level, reason_code, text, server_reference))
             self._end()
 
     def auth(self, reason_code: int, method: str, data: bytes | None = None) -> bool:
@@ -408,12 +421,12 @@ class MqttEngine:
             self._queue(self._publish_writer().aliased(batch, wall_ms))
         return True
 
-    def disconnect(self, reason_code: int, text: str = "") -> None:
+    def disconnect(self, reason_code: int, text: str = "", server_reference: str = "") -> None:
         """End from our side. A 5.0 client gets the reason [3.14.0-1]; one that waits for CONNACK is refused."""
         if self._stage == _ASKING:
-            self.refuse(reason_code if reason_code in CONNACK_REFUSALS else UNSPECIFIED_ERROR, text)
+            self.refuse(reason_code if reason_code in CONNACK_REFUSALS else UNSPECIFIED_ERROR, text, server_reference)
         elif self._stage == _OPEN and self.level == 5:
-            self._queue_first_that_fits(encode_disconnects(reason_code, text))
+            self._queue_first_that_fits(encode_disconnects(reason_code, text, server_reference))
         self._end()
 
     # --- reading ---
@@ -494,6 +507,7 @@ class MqttEngine:
         parts = self._made_parts()
         parts.connect = connect
         self._expires_at_close = connect.session_expiry_s == 0
+        self.clean_start = connect.clean_start
         if connect.authentication_method is not None:
             parts.authentication = AuthenticationDialogue(connect.authentication_method)
         self.client_packet_bytes_max = min(connect.maximum_packet_size, _PACKET_BYTES_MAX)

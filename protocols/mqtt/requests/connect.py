@@ -6,6 +6,7 @@ from typing import Final
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.messaging.clients.homes import assigned_id
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
+from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.observability.events import CLIENT_CONNECTED
 from sluicegate.messaging.topics.syntax import EVENT_TOPICS
 from sluicegate.protocols.mqtt.client import AttachedSession, MqttClient
@@ -15,13 +16,18 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     CLIENT_IDENTIFIER_NOT_VALID,
     DENIAL_CODES,
     NOT_AUTHORIZED,
+    SERVER_BUSY,
+    SERVER_MOVED,
     TOPIC_NAME_INVALID,
+    USE_ANOTHER_SERVER,
     name_of,
 )
 from sluicegate.protocols.mqtt.datapath.publishing import DROPPED, NOT_A_TOPIC, NOT_FOR_CLIENTS
 from sluicegate.protocols.mqtt.requests.flows import resume_flows
+from sluicegate.protocols.mqtt.requests.response_information import response_information
 from sluicegate.protocols.mqtt.requests.subscribe import denied_subscriptions, revoke
-from sluicegate.protocols.mqtt.session.messages import ClaimSession, SessionClaimed, SessionReleased
+from sluicegate.protocols.mqtt.session.messages import ClaimSession, FindSession, SessionClaimed, SessionReleased
+from sluicegate.protocols.mqtt.session.other_servers import MOVED, SESSION
 from sluicegate.protocols.mqtt.session.session import Session
 from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticated, Principal
 
@@ -33,9 +39,10 @@ LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 class ConnectRefused(Exception):
     """A CONNECT is refused with a reason code, and the connection ends. `counter` is the counter of the refusal."""
 
-    def __init__(self, reason_code: int, text: str, counter: str = "") -> None:
+    def __init__(self, reason_code: int, text: str, counter: str = "", server_reference: str = "") -> None:
         super().__init__(text)
         self.reason_code = reason_code
+        self.server_reference = server_reference  # where to connect instead
         self.counter = counter or name_of(reason_code).replace(" ", "_")
 
 
@@ -56,11 +63,12 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
             principal = _unnamed(client)
         will = _admit(client, event, client_id, principal)
         user = client.identity.user
+        await _check_server(client, event)
         will_bytes = 0 if will is None else will.usage_bytes()
         claim = ClaimSession(client_id, event.clean_start, expiry_s, client.cell, user, will_bytes, not event.client_id)
         claimed: SessionClaimed = await client.turn_budget().ask(client.services.sessions, claim)
     except ConnectRefused as refusal:
-        client.engine.refuse(refusal.reason_code, str(refusal))
+        client.engine.refuse(refusal.reason_code, str(refusal), refusal.server_reference)
         client.refuse(refusal.counter, str(refusal))
         return
     except ClientDenied as denied:
@@ -98,6 +106,31 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
         await client.writes(_attached(client)).store_subscriptions()
     if session.has_deliveries:
         await resume_flows(client, session)
+
+
+async def _check_server(client: MqttClient, event: ConnectReceived) -> None:
+    """Raise ConnectRefused for a 5.0 client that another server is to serve (section 4.11).
+
+    Neighbors are asked only for a client that wants to go on with a session, and has none here.
+    """
+    servers = client.services.other_servers
+    if event.level < 5:
+        return
+    if servers.has_moved:
+        servers.sent(MOVED)
+        raise ConnectRefused(SERVER_MOVED, "this broker has moved", server_reference=servers.reference)
+    if not servers.neighbors or event.clean_start or not event.client_id:
+        return
+    is_here: bool = await client.turn_budget().ask(client.services.sessions, FindSession(event.client_id))
+    if is_here:
+        return
+    if servers.are_busy:
+        raise ConnectRefused(SERVER_BUSY, "other brokers are being asked for too many sessions: try again later")
+    reference = await servers.look(event.client_id, client.identity.user)
+    if reference:
+        servers.sent(SESSION)
+        text = "another broker keeps the session of this client"
+        raise ConnectRefused(USE_ANOTHER_SERVER, text, server_reference=reference)
 
 
 def _assigned(client: MqttClient) -> str:
@@ -141,7 +174,24 @@ def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal
         return None
     if will is not None:
         rights.check_publish(will.topic, guaranteed=will.qos > 0)
+        if rights.limits_publishing:
+            rights.check_later(_batch_of(will, client_id))
     return will
+
+
+def _batch_of(will: Will, client_id: str) -> MessageBatch:
+    """Return the message of a will, to check its payload."""
+    return MessageBatch(
+        topic=will.topic,
+        topics=None,
+        payloads=[will.payload],
+        headers=None,
+        qos=will.qos,
+        retain=will.retain,
+        publisher=client_id,
+        received_ms=0,
+        payload_bytes=len(will.payload),
+    )
 
 
 def _who(client: MqttClient, event: ConnectReceived) -> str:
@@ -156,7 +206,8 @@ async def _named(client: MqttClient, user_name: str, event: ConnectReceived) -> 
     own_name = enter_vpn(client, user_name, event.client_id)
     password = event.password or b""
     authenticator = client.services.authenticator
-    return await authenticator.client(own_name, password, listener=peer.listener, host=peer.host)
+    name, listener, host = event.client_id, peer.listener, peer.host
+    return await authenticator.client(own_name, password, listener=listener, host=host, client=name)
 
 
 def _unnamed(client: MqttClient) -> Principal | None:
@@ -203,6 +254,9 @@ def _accept(
         session_expiry_s=expiry_s if expiry_s != event.session_expiry_s else -1,
         authentication_method=event.authentication_method,
         authentication_data=None if outcome is None else outcome.data,
+        response_information=response_information(
+            services.response_information if event.request_response_information else "", client_id, client.identity.user
+        ),
     )
 
 

@@ -44,8 +44,11 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_shared
 from sluicegate.protocols.mqtt.codec.events import Will
+from sluicegate.protocols.mqtt.codec.reason_codes import ADMINISTRATIVE_ACTION
 from sluicegate.protocols.mqtt.session.messages import (
     ClaimSession,
+    EndSession,
+    FindSession,
     RestoreSessions,
     SessionClaimed,
     SessionReleased,
@@ -106,6 +109,8 @@ class SessionDirectory(Behaviour):
         self._row_prefix = space.row_prefix
         self._sessions: dict[str, Session] = {}
         self.quota = SessionQuota(clients)
+        self.count_max = 0  # the most sessions there ever were
+        self.expired_count = 0  # sessions that ended because their client did not come back in time
         self._held: dict[str, None] = {}  # clients whose sessions move to another broker
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
@@ -120,16 +125,40 @@ class SessionDirectory(Behaviour):
         """How many sessions there are, with a connection or without."""
         return len(self._sessions)
 
+    @property
+    def connected_count(self) -> int:
+        """How many sessions have a connection. It looks at all of them."""
+        return sum([1 for each in self._sessions.values() if each.connection is not None])
+
     def client_ids(self) -> list[str]:
         """Return whose sessions there are."""
         return list(self._sessions)
+
+    def sessions(self) -> list[Session]:
+        """Return the sessions, with a connection or without, to look at and not to change."""
+        return list(self._sessions.values())
+
+    def session_of(self, client_id: str) -> Session | None:
+        """Return the session of a client, to look at and not to change."""
+        return self._sessions.get(client_id)
+
+    def keeps(self, client_id: str, user: str) -> bool:
+        """Return whether there is a session that outlives its connection, and that a client of this user may have."""
+        session = self._sessions.get(client_id)
+        if session is None or client_id in self._held:
+            return False
+        return session.expiry_s > 0 and session.user in (ANONYMOUS, user)
 
     def receive(self, message: Any) -> Any:
         """Handle a claim, or a session that is returned."""
         if isinstance(message, ClaimSession):
             return self._claim(message)
+        if isinstance(message, FindSession):
+            return message.client_id in self._sessions
         if isinstance(message, RestoreSessions):
             return run(self._runtime, self._restore(message))
+        if isinstance(message, EndSession):
+            return run(self._runtime, self._end_asked_for(message))
         if isinstance(message, HoldSession):
             return run(self._runtime, self._hold(message.client_id))
         if isinstance(message, RowsOfSession):
@@ -226,6 +255,7 @@ class SessionDirectory(Behaviour):
                 raise ClientDenied(BROKER_RETIRED, text)
             session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
             self._sessions[message.client_id] = session
+            self.count_max = max(self.count_max, len(self._sessions))
         else:
             session.stop_timers()
             session.write_no_more()
@@ -239,11 +269,34 @@ class SessionDirectory(Behaviour):
         self.quota.count(session, message.will_bytes)
         return SessionClaimed(session, present)
 
-    async def _take_over(self, session: Session, *, is_clean: bool) -> None:
+    async def _end_asked_for(self, message: EndSession) -> bool:
+        """End a session as its expiry would [3.1.2.11.2], in turn with its claims."""
+        client_id = message.client_id
+        while client_id in self._claims:
+            await self._claims[client_id]
+        if client_id in self._held:
+            raise UpdateRefused(f"session {client_id!r} moves to another broker of this machine")
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[client_id] = turn
+        try:
+            session = self._sessions.get(client_id)
+            if session is not None and session.connection is not None:
+                why = TakeOver(ADMINISTRATIVE_ACTION, message.text)
+                await self._take_over(session, is_clean=True, why=why)  # its will is due with its end [3.1.3.2.2]
+            if self._sessions.get(client_id) is session and session is not None:
+                self._end(session)
+            if client_id in self._ended:
+                await self._ended[client_id]
+        finally:
+            del self._claims[client_id]
+            turn.set(None)
+        return session is not None
+
+    async def _take_over(self, session: Session, *, is_clean: bool, why: TakeOver | None = None) -> None:
         """Take a session from the connection that has it, which ends. `is_clean`: the next begins without a session."""
         connection = session.connection
         assert connection is not None
-        released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
+        released: SessionReleased | None = await ask_unless_gone(connection.inbox, why or TakeOver())
         if released is None:  # it was ending by itself: its word is on the way
             if session.connection is connection:
                 ended: LoopFuture[None] = LoopFuture()
@@ -444,6 +497,7 @@ class SessionDirectory(Behaviour):
             if left_ms > step_ms:
                 self._set_expiry_timer(session, left_ms - step_ms)
             else:
+                self.expired_count += 1
                 self._end(session)
 
         session.absence().expiry_timer = self._cell.after(step_ms, step)

@@ -5,6 +5,7 @@ from typing import final
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.mqtt.codec.events import Will
+from sluicegate.protocols.mqtt.codec.reason_codes import SESSION_TAKEN_OVER
 from sluicegate.protocols.mqtt.session.session import Session
 
 
@@ -47,9 +48,28 @@ class SessionClaimed:
         self.present = present
 
 
-@dataclass(slots=True)
+@final
 class TakeOver:
-    """Directory -> connection, ask: another connection took over. Answered with SessionReleased or None."""
+    """Directory -> connection, ask: end, because of this. Answered with SessionReleased or None."""
+
+    __slots__ = ("reason_code", "text")
+
+    def __init__(
+        self, reason_code: int = SESSION_TAKEN_OVER, text: str = "another connection uses this client identifier"
+    ) -> None:
+        self.reason_code = reason_code
+        self.text = text
+
+
+@dataclass(slots=True)
+class EndSession:
+    """Node -> directory, ask: end the session of a client for good, as if it had expired, and its connection before.
+
+    Answered with whether there was one, once the store has nothing of it. Raises UpdateRefused while it moves.
+    """
+
+    client_id: str
+    text: str  # for the client
 
 
 @final
@@ -62,6 +82,13 @@ class SessionReleased:
         self.session = session
         self.will = will  # to be published, after its delay; None after a normal DISCONNECT
         self.connection = connection
+
+
+@dataclass(slots=True)
+class FindSession:
+    """Connection -> directory, ask: whether there is a session of this client identifier. Answered with a bool."""
+
+    client_id: str
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import CursorRefused
 from sluicegate.messaging.queues.definition import topics_of
-from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of
+from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of, is_of_client
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, HasTold, QueueHolds, passed
 from sluicegate.protocols.network.moves.move_wait import MoveWait
@@ -58,6 +58,7 @@ RECEIVE: Final = "receive"
 HOME: Final = "home"
 ADOPT: Final = "adopt"  # old home to new: have the session of a queue that is not there; its record
 ADOPT_PUBLISHER: Final = "adopt publisher"  # old home to new, with its name: have a named publisher; its record
+DROP_PUBLISHER: Final = "drop publisher"  # old home to an earlier new one, with its name: delete the copy
 STATE: Final = "state"  # old home to new: which are you?
 DROP: Final = "drop"  # old home to new: the queue does not come; refused if it has messages
 HOLD: Final = "hold"  # old home to all: the new home, filters, number of the attempt
@@ -269,7 +270,7 @@ class Mover:
     async def _switch(self) -> None:
         """Have the new home be the home. Raises MoveFailed: this broker still is."""
         for link in self._links.values():
-            lack = link.lack()
+            lack = link.lack_for_clients() if is_of_client(self.queue) else link.lack()
             if lack:
                 raise MoveFailed(f"every broker of the network has to take part: {lack}")
         self.attempt = self._runtime.next_urn()
@@ -354,6 +355,8 @@ class Mover:
         while True:
             try:
                 state = await self._ask(STATE)
+                if state == IS_UNDECIDED:
+                    self.wait.fails(f"broker {self.to!r} has not said yet whether it is the home")
             except MoveFailed as failure:
                 self.wait.fails(f"it is not known yet whether broker {self.to!r} is the home: {failure}")
                 state = IS_UNDECIDED

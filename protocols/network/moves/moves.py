@@ -1,7 +1,7 @@
 """All moves of one message VPN at this broker: those that it drives, those of queues that come, and its holds."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, final
 
@@ -10,6 +10,7 @@ from sluicegate.actors.messages.directory import (
     NAMED,
     SESSION,
     SUBSCRIPTION,
+    CheckSubscriptionMove,
     DropReceivedQueue,
     FindQueue,
     ListMoves,
@@ -21,9 +22,12 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.named_publishers import (
     AdoptPublisher,
+    DropPublisherCopy,
     EndHeldPublisher,
+    FindPublisherCopy,
     FreePublisher,
     HoldPublisher,
+    NotePublisherCopy,
 )
 from sluicegate.actors.messages.router import TakeSelectors
 from sluicegate.actors.messages.sessions import (
@@ -64,6 +68,14 @@ SELECTORS_PLACE: Final = 3  # of HOME; earlier releases leave it out
 ASK_AGAIN_MS: Final = 2_000  # about a hold whose end nobody has told
 
 log = logging.getLogger("sluicegate.network")
+
+
+class SubscriptionStays(Exception):
+    """A durable subscription cannot move, and those of its container stay with it; the text says why."""
+
+    def __init__(self, queue: str, text: str) -> None:
+        super().__init__(text)
+        self.queue: Final = queue
 
 
 class MoveOverview(NamedTuple):
@@ -287,12 +299,56 @@ class VpnMoves:
             self._sessions.inbox.post(FreeSession(client_id))
             raise
 
-    async def begin_subscription(self, queue: str, to: str) -> None:
-        """Begin to move a durable subscription of AMQP, by its queue, to another broker of this machine.
+    async def begin_subscriptions(self, queues: Sequence[str], to: str, *, before: Callable[[], None]) -> None:
+        """Begin to move durable subscriptions of AMQP, by their queues, to another broker of this machine.
 
-        The links to it are detached. Raises UpdateRefused: it cannot move, or not now.
+        All do, or none. `before` is called once nothing is in the way of any: from then on their clients are not
+        served. Raises SubscriptionStays for the one that is in the way of all, and UpdateRefused and StoreRefused: not
+        now.
         """
-        await self._begin(queue, self._move_to(to), self._link_to(to), of_container=True)
+        link = self._link_to(to)
+        for each in self.links.values():  # every broker has to take part in the end, and clients would wait for that
+            if lack := each.lack_for_clients():
+                raise UpdateRefused(lack)
+        for queue in queues:
+            try:
+                await self._cell.ask(CheckSubscriptionMove(queue))
+            except UpdateRefused as refusal:
+                raise SubscriptionStays(queue, str(refusal)) from None
+        stays = await self._received_by(link, queues)
+        if stays is not None:
+            raise stays
+        before()
+        for place, queue in enumerate(queues):
+            failure: UpdateRefused | StoreRefused | None = None
+            try:
+                await self._begin(queue, self._move_to(to), link, of_container=True)
+            except (UpdateRefused, StoreRefused) as refused:
+                failure = refused
+            if failure is not None:
+                self._drop_received(link, queues[place:])
+                raise failure
+
+    @staticmethod
+    def _drop_received(link: MoveRequests, queues: Sequence[str]) -> None:
+        """Tell another broker that queues do not come. If that is lost, it asks on the next connection."""
+        for queue in queues:
+            link.ask(words.DROP, queue).then(lambda _: None)
+
+    async def _received_by(self, link: MoveRequests, queues: Sequence[str]) -> SubscriptionStays | None:
+        """Have another broker make queues that are to come, where nobody reaches them yet: all, or none."""
+        for place, queue in enumerate(queues):
+            handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
+            failure: MoveFailed | None = None
+            try:
+                if handle is not None:
+                    await link.ask(words.RECEIVE, queue, handle.definition.to_dict(), handle.kind)
+            except MoveFailed as failed:
+                failure = failed
+            if failure is not None:
+                self._drop_received(link, queues[:place])
+                return SubscriptionStays(queue, f"broker {link.neighbor!r} does not take queue {queue!r}: {failure}")
+        return None
 
     async def move_publisher(self, name: str, to: str) -> None:
         """Move a named publisher to another broker of this machine. Its client is refused for a moment.
@@ -305,19 +361,40 @@ class VpnMoves:
             waits = kept.queue is not None and int(kept.queue.target.gate.usage_count) > 0
             if waits and (neighbor not in self.links or self.links[neighbor].lack()):
                 raise UpdateRefused(f"messages wait for broker {neighbor!r}, which is away")
-        record: str | None = await self._publishers.ask(HoldPublisher(name))
-        if record is None:
-            return
-        failure = ""
+        failure: Exception | None = None
         try:
+            await self._all_passed()  # likewise: a backlog may take longer than it can be refused
+            await self._drop_publisher_copy(name, to)
+            record: str | None = await self._publishers.ask(HoldPublisher(name))
+            if record is None:
+                return
             await self._all_passed()
+            await self._publishers.ask(NotePublisherCopy(name, to))
             await link.ask(words.ADOPT_PUBLISHER, name, record)
-        except MoveFailed as failed:  # if it is there, nobody finds it there before this broker has ended it
-            failure = str(failed)
-        if failure:
+        except Exception as failed:  # if it is there, nobody finds it there before this broker has ended it
+            failure = failed
+        if failure is not None:
             self._publishers.inbox.post(FreePublisher(name))
-            raise UpdateRefused(f"publisher {name!r} has not moved to broker {to!r}: {failure}")
+            if isinstance(failure, MoveFailed | StoreRefused):
+                raise UpdateRefused(f"publisher {name!r} has not moved to broker {to!r}: {failure}")
+            raise failure
         await self._publishers.ask(EndHeldPublisher(name))
+
+    async def _drop_publisher_copy(self, name: str, to: str) -> None:
+        """Have a copy deleted that an earlier try has left at another broker: so there is one at most.
+
+        Raises UpdateRefused.
+        """
+        at: str = await self._publishers.ask(FindPublisherCopy(name))
+        if at in ("", to) or at not in self._siblings:  # a broker that has ended has nothing
+            return
+        failure: MoveFailed | None = None
+        try:
+            await self._link_to(at).ask(words.DROP_PUBLISHER, name)
+        except MoveFailed as failed:
+            failure = failed
+        if failure is not None:
+            raise UpdateRefused(f"broker {at!r} has not deleted its copy of publisher {name!r}: {failure}")
 
     async def _all_passed(self) -> None:
         """Wait until everything that is in link queues now is stored at the neighbors. Raises MoveFailed."""
@@ -447,6 +524,10 @@ class VpnMoves:
         if what == words.ADOPT_PUBLISHER:
             self._check_sibling(neighbor)
             await self._publishers.ask(AdoptPublisher(queue, note.text(2)))
+            return ""
+        if what == words.DROP_PUBLISHER:
+            self._check_sibling(neighbor)
+            await self._publishers.ask(DropPublisherCopy(queue))
             return ""
         if what == words.DROP:
             await self._cell.ask(DropReceivedQueue(queue, neighbor))

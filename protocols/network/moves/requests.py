@@ -38,6 +38,7 @@ class MoveRequests:
         self._carries_out = carries_out
         self._channel: QueuesChannel | None = None
         self._knows_moves = False
+        self._holds_for_clients = False
         self._number = 0
         self._asked: dict[int, LoopFuture[str]] = {}
 
@@ -52,9 +53,17 @@ class MoveRequests:
             return f"the link to broker {self.neighbor!r} is down"
         return "" if self._knows_moves else f"broker {self.neighbor!r} is of an earlier release, which moves no queues"
 
-    def connected(self, channel: QueuesChannel, *, knows_moves: bool) -> None:
+    def lack_for_clients(self) -> str:
+        """Return why the neighbor cannot take part in the move of a queue that a client has by its name; or nothing."""
+        if lack := self.lack():
+            return lack
+        text = f"broker {self.neighbor!r} is of an earlier release, which takes no part in moves of what clients have"
+        return "" if self._holds_for_clients else text
+
+    def connected(self, channel: QueuesChannel, *, knows_moves: bool, holds_for_clients: bool) -> None:
         """Begin on a new connection."""
         self._channel = channel
+        self._holds_for_clients = holds_for_clients
         self._knows_moves = knows_moves
 
     def disconnected(self) -> None:

@@ -27,6 +27,10 @@ Answers = Callable[[str, str, list[str]], Coroutine[Any, Any, tuple[str, str]]]
 # Takes the neighbor whose operator asks for it, and then the same. Returns what was done, and why it was not.
 Actions = Callable[[str, str, str, list[str]], Coroutine[Any, Any, tuple[str, str]]]
 
+# The one question that is not an operator's: whether the MQTT session of a client identifier is kept for a user. Many
+# clients may come at once, so it is answered at once, and is none of those that are being answered.
+SESSION: Final = "session"
+
 PERHAPS_DONE: Final = "; it may have been done all the same: look there"
 
 
@@ -41,6 +45,8 @@ class Answerer:
     def __init__(self) -> None:
         self.answers: Answers | None = None  # None: the broker has no ports for operators
         self.actions: Actions | None = None  # the same
+        # Takes the message VPN here, client identifier and user; returns what the neighbor is told of the session.
+        self.sessions: Callable[[str, str, str], str] | None = None
         self.allows: Callable[[str], bool] = lambda _: True  # whether operators of a neighbor may change queues here
 
 
@@ -96,9 +102,11 @@ class Questions:
             _fail(answer, f"the link to broker {self._neighbor} is down")
         elif lack:
             _fail(answer, f"broker {self._neighbor} is of an earlier release, which {lack}")
+        elif not channel.takes(body := note_body(kind, number, what, *names)):
+            _fail(answer, f"the question has {len(body)} bytes, more than the link takes")
         else:
             self._asked[number] = (kind, answer)
-            channel.note(kind, number, what, *names)
+            channel.send(body)
             self._cell.after(ANSWER_MS_MAX, partial(self._is_late, number))
         return answer
 
@@ -147,7 +155,9 @@ class Questions:
 
     def _is_asked(self, channel: QueuesChannel, kind: int, number: int, what: str, names: list[str]) -> None:
         answers, actions = self._answerer.answers, self._answerer.actions
-        if answers is None or actions is None:
+        if kind == ASK and what == SESSION and len(names) == 2 and self._answerer.sessions is not None:
+            _answer(channel, number, self._answerer.sessions(self._vpn, names[0], names[1]), "")
+        elif answers is None or actions is None:
             _answer(channel, number, "", "the broker has no ports for operators, and answers for no queues")
         elif self.answering_count >= AT_ONCE_MAX:
             _answer(channel, number, "", f"the broker is answering {AT_ONCE_MAX} questions already: try again")

@@ -25,6 +25,7 @@ from contextlib import suppress
 from typing import Any, Final, final
 
 from sluicegate.actors.runtime.clock import Clock, SystemClock
+from sluicegate.protocols.transport.loop.guarded_poll import GuardedPoll
 from sluicegate.protocols.transport.loop.timers import NO_TIMER, Timers
 
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
@@ -184,6 +185,10 @@ class SocketSelector:
     def remove(self, fd: int) -> None:
         """Forget a socket that is watched for nothing. Its watcher is not called any more, not even in this poll."""
         self._watchers[fd] = None
+
+    def guard(self, may_serve: Callable[[], bool]) -> None:
+        """Ask from now on, after each poll, whether what is ready may be served. What asyncio watches always is."""
+        self._poll = GuardedPoll(self._poll, may_serve, self._others_fd)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back at the end of this poll, or of the next, which then does not wait."""

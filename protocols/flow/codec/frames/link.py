@@ -230,24 +230,38 @@ class LinkMessages:
 class LinkStore:
     """Messages with consecutive sequences, in the order of the queue."""
 
-    __slots__ = ("batch", "first", "floor", "flow_id", "is_repeated", "lineage", "sent_ms")
+    __slots__ = ("batch", "batch_at", "batch_end", "first", "floor", "flow_id", "is_repeated", "lineage", "sent_ms")
 
     def __init__(
-        self, flow_id: int, sent_ms: int, lineage: int, floor: int, first: int, batch: bytes, is_repeated: bool
+        self,
+        flow_id: int,
+        sent_ms: int,
+        lineage: int,
+        floor: int,
+        first: int,
+        batch: bytes,
+        is_repeated: bool,
+        *,
+        batch_at: int = 0,
+        batch_end: int = -1,
     ) -> None:
+        """`batch_at` and `batch_end` say where the messages are in `batch`, if they are not all of it."""
         self.flow_id = flow_id
         self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
         self.lineage = lineage  # incarnation of the sender in which the sequences were given
         self.floor = floor  # up to here everything is settled at the sender, and is never sent again
         self.first = first  # sequence of the first message
-        self.batch = batch  # as it is at rest
+        self.batch = batch  # as it is at rest; of what was read, all that was read with it: no copy is made
+        self.batch_at = batch_at
+        self.batch_end = len(batch) if batch_end < 0 else batch_end
         self.is_repeated = is_repeated  # some of them may have been sent before
 
     def __repr__(self) -> str:
         repeated = ", repeated" if self.is_repeated else ""
+        batch = self.batch[self.batch_at : self.batch_end]
         return (
             f"LinkStore(flow {self.flow_id}, sent {self.sent_ms}, lineage {self.lineage:#x}, floor {self.floor},"
-            f" from {self.first}{repeated}, {self.batch!r})"
+            f" from {self.first}{repeated}, {batch!r})"
         )
 
     def encode(self) -> bytes:
@@ -259,8 +273,9 @@ class LinkStore:
     def write(self, out: list[bytes]) -> None:
         """Append the frame, in pieces."""
         head = _STORE.pack(_REPEATED if self.is_repeated else 0, self.sent_ms, self.lineage, self.floor, self.first)
-        out.append(frame_head(LINK_STORE, 0, self.flow_id, 0, len(head) + len(self.batch)) + head)
-        out.append(self.batch)
+        batch = self.batch[self.batch_at : self.batch_end]  # the same bytes, if that is all
+        out.append(frame_head(LINK_STORE, 0, self.flow_id, 0, len(head) + len(batch)) + head)
+        out.append(batch)
 
 
 @final
@@ -401,8 +416,11 @@ def _read_store(frame: Frame, data: bytes) -> LinkStore:
     flags, sent_ms, lineage, floor, first = _STORE.unpack_from(data, at)
     if first <= floor:
         raise PeerViolation(MALFORMED, f"LINK_STORE from sequence {first}, with the floor at {floor}")
-    batch = data[at + _STORE.size : frame.end]
-    return LinkStore(frame.flow_id, sent_ms, lineage, floor, first, batch, flags & _REPEATED != 0)
+    is_repeated = flags & _REPEATED != 0
+    batch_at = at + _STORE.size
+    return LinkStore(
+        frame.flow_id, sent_ms, lineage, floor, first, data, is_repeated, batch_at=batch_at, batch_end=frame.end
+    )
 
 
 def _read_stored(frame: Frame, data: bytes) -> LinkStored:

@@ -14,6 +14,7 @@ from sluicegate.protocols.flow.codec.frame import LINK_DELIVER, LINK_FLOW, Frame
 SERVES_CONSUMERS: Final = "consumers"  # the feature of those that know these frames
 ANSWERS: Final = "questions"  # the feature of those that answer for their queues
 MOVES: Final = "moves"  # the feature of those that queues can be moved to and from
+HOLDS_FOR_CLIENTS: Final = "client moves"  # the feature of those that hold the topics of clients' queues that move
 ACTS: Final = "actions"  # the feature of those that do what operators of the other broker ask for
 SERVES_READERS: Final = "readers"  # the feature of those that serve range reads and cursors
 

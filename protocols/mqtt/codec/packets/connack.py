@@ -3,12 +3,13 @@
 from typing import Final
 
 from sluicegate.protocols.mqtt.codec.limits import PACKET_BYTES_CEILING, MqttLimits
-from sluicegate.protocols.mqtt.codec.packets.disconnect import authentication, explanation
+from sluicegate.protocols.mqtt.codec.packets.disconnect import authentication, farewells
 from sluicegate.protocols.mqtt.codec.properties import (
     ASSIGNED_CLIENT_IDENTIFIER,
     MAXIMUM_PACKET_SIZE,
     MAXIMUM_QOS,
     RECEIVE_MAXIMUM,
+    RESPONSE_INFORMATION,
     RETAIN_AVAILABLE,
     SERVER_KEEP_ALIVE,
     SESSION_EXPIRY_INTERVAL,
@@ -27,7 +28,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     UNSUPPORTED_PROTOCOL_VERSION,
     LocalMisuse,
 )
-from sluicegate.protocols.mqtt.codec.wire import packet
+from sluicegate.protocols.mqtt.codec.wire import fits_string, packet
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
 _VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
@@ -46,10 +47,14 @@ def encode_acceptance(
     session_expiry_s: int,
     authentication_method: str | None,
     authentication_data: bytes | None,
-) -> bytes:
-    """Encode the CONNACK that accepts a client. 5.0 gets the properties that differ from the default."""
+    response_information: str,
+) -> list[bytes]:
+    """Encode the CONNACKs that may accept a client, the most telling first.
+
+    5.0 gets the properties that differ from the default, and Response Information where the packet may be as large.
+    """
     if level < 5:  # in 3.1 the byte of Session Present is reserved
-        return _ACCEPTED_PRESENT_3X if session_present and level == 4 else _ACCEPTED_3X
+        return [_ACCEPTED_PRESENT_3X if session_present and level == 4 else _ACCEPTED_3X]
     parts: list[bytes] = []
     if session_expiry_s >= 0:
         parts.append(number_property(SESSION_EXPIRY_INTERVAL, session_expiry_s))
@@ -69,10 +74,14 @@ def encode_acceptance(
         parts.append(number_property(SERVER_KEEP_ALIVE, server_keep_alive_s))
     if authentication_method is not None:
         parts.append(authentication(authentication_method, authentication_data))  # [4.12.0-5]
-    return _connack(session_present, SUCCESS, b"".join(parts))
+    plain = _connack(session_present, SUCCESS, b"".join(parts))
+    if not response_information or not fits_string(response_information):
+        return [plain]
+    parts.append(text_property(RESPONSE_INFORMATION, response_information))
+    return [_connack(session_present, SUCCESS, b"".join(parts)), plain]
 
 
-def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
+def encode_refusals(level: int, reason_code: int, text: str, server_reference: str = "") -> list[bytes]:
     """Encode the CONNACKs that may refuse a client, the most telling first. None: 3.x has no word and closes.
 
     [3.2.2-19] [311:3.1.4-1]
@@ -84,7 +93,7 @@ def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
         if level == 3 and reason_code == BAD_USER_NAME_OR_PASSWORD:
             return_code = _BAD_USER_NAME_OR_PASSWORD_3_1
         return [] if return_code is None else [bytes((0x20, 2, 0, return_code))]
-    return [_connack(False, reason_code, explanation(text)), _connack(False, reason_code, b"")]
+    return [_connack(False, reason_code, each) for each in farewells(text, server_reference)]
 
 
 def encode_violation_refusals(level: int, reason_code: int, text: str) -> list[bytes]:

@@ -9,6 +9,7 @@ from sluicegate.protocols.mqtt.codec.properties import (
     IN_AUTH,
     IN_DISCONNECT,
     REASON_STRING,
+    SERVER_REFERENCE,
     SESSION_EXPIRY_INTERVAL,
     binary_property,
     read_properties,
@@ -69,12 +70,23 @@ def _check_end(pos: int, end: int, name: str) -> None:
         raise PeerViolation(MALFORMED_PACKET, f"{name} has {end - pos} bytes after its properties")
 
 
-def encode_disconnects(reason_code: int, text: str) -> list[bytes]:
+def encode_disconnects(reason_code: int, text: str, server_reference: str = "") -> list[bytes]:
     """Encode the DISCONNECTs of 5.0 that may end a connection, the most telling first."""
     if reason_code not in SERVER_DISCONNECT_CODES:
         raise LocalMisuse(f"DISCONNECT with reason code 0x{reason_code:02X} [3.14.2-1]")
-    properties, plain = explanation(text), bytes((0xE0, 1, reason_code))
-    return [packet(0xE0, bytes((reason_code,)) + section(properties)), plain] if properties else [plain]
+    told = [packet(0xE0, bytes((reason_code,)) + section(each)) for each in farewells(text, server_reference) if each]
+    return [*told, bytes((0xE0, 1, reason_code))]
+
+
+def farewells(text: str, server_reference: str) -> list[bytes]:
+    """Encode the properties that may tell a client why it is sent away, and where to; the most telling first.
+
+    Server Reference goes before Reason String where a client takes no packet with both (section 4.11).
+    """
+    reference = text_property(SERVER_REFERENCE, server_reference) if server_reference else b""
+    reason = explanation(text)
+    forms = [reference + reason] if reason else []
+    return [*forms, reference, b""] if reference else [*forms, b""]
 
 
 def explanation(text: str) -> bytes:

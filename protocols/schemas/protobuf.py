@@ -1,0 +1,69 @@
+"""Protobuf: a payload is one message of a type in a descriptor set, as `protoc --descriptor_set_out` writes it.
+
+Most bytes are a Protobuf message of any type, with fields that the type does not know. So a payload with unknown fields
+does not fit, unless the rule allows them.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from sluicegate.protocols.schemas.errors import SchemaUnusable
+
+
+def protobuf_problem_finder(content: bytes, message_type: str, *, allow_unknown_fields: bool) -> Callable[[bytes], str]:
+    """Return a function that says why a payload is not a message of a type. Raises SchemaUnusable."""
+    files = descriptor_pb2.FileDescriptorSet()
+    try:
+        files.ParseFromString(content)
+    except DecodeError:
+        raise SchemaUnusable("it is no descriptor set, as of `protoc --include_imports --descriptor_set_out`") from None
+    if not message_type:
+        raise SchemaUnusable("message_type is required: the full name of a Protobuf message, as in shop.Order")
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        for file in files.file:
+            pool.Add(file)
+        made = message_factory.GetMessageClass(pool.FindMessageTypeByName(message_type))
+    except (KeyError, TypeError) as problem:
+        text = str(problem.args[0] if problem.args else problem)
+        raise SchemaUnusable(f"there is no usable message {message_type!r}: {text}") from None
+
+    def problem_of(payload: bytes) -> str:
+        message = made()
+        try:
+            message.ParseFromString(payload)
+        except DecodeError as problem:
+            return f"it is no {message_type}: {problem}"
+        if not message.IsInitialized():
+            return f"required fields of {message_type} are missing"
+        unknown = "" if allow_unknown_fields else unknown_field_in(message)
+        return f"{message_type} has no {unknown}" if unknown else ""
+
+    return problem_of
+
+
+def unknown_field_in(message: Message) -> str:
+    """Return the name of the first field that the type of a message, or of one inside of it, does not have."""
+    unknown = UnknownFieldSet(message)
+    if len(unknown):
+        return f"field {unknown[0].field_number}"
+    for field, value in message.ListFields():
+        if field.type not in (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP):
+            continue
+        for each in _messages_in(field, value):
+            if found := unknown_field_in(each):
+                return f"{found} in {field.name}"
+    return ""
+
+
+def _messages_in(field: FieldDescriptor, value: object) -> list[Message]:
+    if isinstance(value, Message):
+        return [value]
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        values = list(value.values())  # type: ignore[attr-defined]  # a map, for which there is no common type
+        return [each for each in values if isinstance(each, Message)]
+    return list(value)  # type: ignore[call-overload,no-any-return]  # a repeated field
