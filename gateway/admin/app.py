@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from http import HTTPStatus
 from typing import Final
 
+import orjson
 from pykka import ActorDeadError
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -21,16 +24,22 @@ from sluicegate.gateway.admin.access.turnstile import AccountLimits, AnonymousLi
 from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, answer_error, permit
-from sluicegate.gateway.admin.requests import text
+from sluicegate.gateway.admin.requests import path_name, text
 from sluicegate.gateway.admin.rest.bridges import BRIDGES
 from sluicegate.gateway.admin.rest.clients import CLIENTS
+from sluicegate.gateway.admin.rest.cluster import CLUSTER
+from sluicegate.gateway.admin.rest.history import HISTORY
 from sluicegate.gateway.admin.rest.links import LINKS
 from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
 from sluicegate.gateway.admin.rest.messages import MESSAGES
 from sluicegate.gateway.admin.rest.node import NODE
 from sluicegate.gateway.admin.rest.provisioned import PROVISIONED
+from sluicegate.gateway.admin.rest.publishing import PUBLISHING
 from sluicegate.gateway.admin.rest.queues import QUEUES
+from sluicegate.gateway.admin.rest.replication import REPLICATION
+from sluicegate.gateway.admin.rest.sessions import SESSIONS
 from sluicegate.gateway.admin.semp.routes import semp_routes
+from sluicegate.gateway.admin.versions import CHANGES, PARTS, SETTINGS, alone, check_tag, is_conditional, tag_of
 from sluicegate.gateway.observability.metrics.exposition import Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.security.operators import Operators
@@ -41,9 +50,12 @@ from sluicegate.protocols.transport.origins import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
+PARTS_OF_NODE: Final = (NODE, HISTORY, CLUSTER, REPLICATION, MESSAGE_VPNS, LINKS)
 # All operations of the admin API.
 OPERATIONS: Final = tuple(
-    each for part in (NODE, MESSAGE_VPNS, LINKS, QUEUES, MESSAGES, CLIENTS, PROVISIONED, BRIDGES) for each in part.all
+    each
+    for part in (*PARTS_OF_NODE, QUEUES, MESSAGES, CLIENTS, SESSIONS, PUBLISHING, PROVISIONED, BRIDGES)
+    for each in part.all
 )
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.
@@ -110,7 +122,7 @@ def routes(node: NodeInterface, *, probes_only: bool = False) -> list[Route]:
         if probes_only and operation.path not in PROBED:
             continue
         endpoints.setdefault(operation.path, {})[operation.method] = _endpoint(node, operation)
-    return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in endpoints.items()]
+    return [Route(path, _by_method(path, methods), methods=list(methods)) for path, methods in endpoints.items()]
 
 
 def _endpoint(node: NodeInterface, operation: Operation) -> Endpoint:
@@ -124,15 +136,42 @@ def _endpoint(node: NodeInterface, operation: Operation) -> Endpoint:
     return endpoint
 
 
-def _by_method(methods: dict[str, Endpoint]) -> Endpoint:
+def _by_method(path: str, methods: dict[str, Endpoint]) -> Endpoint:
     """Return the endpoint of a path. With one endpoint per path, an error 405 can list all allowed methods."""
 
     async def endpoint(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            if path in SETTINGS and method in ("GET", *CHANGES):
+                return await _with_tag(path, methods, method, request)
+            if path in PARTS:
+                async with _alone(PARTS[path], request):
+                    return await methods[method](request)
             return await methods[method](request)
 
     return endpoint
+
+
+async def _with_tag(path: str, methods: dict[str, Endpoint], method: str, request: Request) -> Response:
+    """Carry out an operation on one object, and say which settings it has then; see `versions`."""
+
+    def tag_in(response: Response) -> str:
+        return tag_of(SETTINGS[path](orjson.loads(response.body)))
+
+    if method == "GET":
+        response = await methods[method](request)
+    else:
+        async with _alone(path, request):
+            if is_conditional(request):
+                check_tag(request, tag_in(await methods["GET"](request)))
+            response = await methods[method](request)
+    if response.status_code == HTTPStatus.OK:
+        response.headers["ETag"] = tag_in(response)
+    return response
+
+
+def _alone(path: str, request: Request) -> AbstractAsyncContextManager[None]:
+    return alone(path, text(request, VPN_PARAMETER) or DEFAULT_VPN, path_name(request))
 
 
 class SecurityHeaders:

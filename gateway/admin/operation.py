@@ -11,6 +11,7 @@ from typing import Final, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from sluicegate.gateway.admin.versions import CHANGES, SETTINGS
 from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
@@ -102,6 +103,7 @@ PROBLEM: Final = NamedSchema("Problem", lambda: {"Problem": _PROBLEM})
 INVALID: Final = Answer(422, "An attribute is invalid; `field` names it, and `allowed` its allowed values", PROBLEM)
 INVALID_PARAMETER: Final = Answer(422, "A parameter is invalid", PROBLEM)
 REFUSED: Final = Answer(409, "The node refuses the request; `detail` gives the reason", PROBLEM)
+NOT_READY: Final = Answer(503, "The node or replica starts; `detail` says what it waits for", PROBLEM)
 TOO_SLOW: Final = Answer(408, "The body did not arrive in time", PROBLEM)
 TOO_LARGE: Final = Answer(413, "The body is too large", PROBLEM)
 NOT_JSON: Final = Answer(415, "The body is not application/json", PROBLEM)
@@ -109,10 +111,11 @@ UNREADABLE: Final = Answer(400, "The body is not a JSON object", PROBLEM)
 NOT_SIGNED_IN: Final = Answer(401, "The credentials are missing or wrong", PROBLEM)
 NOT_PERMITTED: Final = Answer(403, "The account's access level is too low; `detail` names the level needed", PROBLEM)
 NO_VPN: Final = Answer(404, "No message VPN has that name", PROBLEM)
+CHANGED_MEANWHILE: Final = Answer(412, "Its settings have not the `ETag` that `If-Match` names", PROBLEM)
 BAD_BODY: Final = (UNREADABLE, TOO_SLOW, TOO_LARGE, NOT_JSON, INVALID)
 VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; default: `default`", NAME_CHARS_MAX)
 
-OPEN: Final = frozenset({"/health/live", "/health/ready"})  # no account is needed
+OPEN: Final = frozenset({"/health/live", "/health/ready", "/health/active"})  # no account is needed
 # For probes and scrapers: paths that reveal no message or client name, and change nothing.
 PROBED: Final = OPEN | {"/metrics"}
 
@@ -147,6 +150,7 @@ class Operations:
                 needed = AccessLevel.READ_ONLY if method == "GET" else AccessLevel.READ_WRITE
             more = [] if path in OPEN else [NOT_SIGNED_IN, NOT_PERMITTED]
             more += [NO_VPN, INVALID_PARAMETER] if of_vpn else []
+            more += [CHANGED_MEANWHILE] if path in SETTINGS and method in CHANGES else []
             statuses = {answer.status for answer in answers}
             self.all.append(
                 Operation(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
-from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.gateway.views.errors import AlreadyExists, NotFound, NotReady, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -55,6 +55,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(404, f"{_sentence(error.kind)} not found", str(error))
         case AlreadyExists():
             return problem(409, f"{_sentence(error.kind)} already exists", str(error))
+        case NotReady():
+            return problem(503, "Not ready", error.reason)
         case Refused():
             return problem(409, "Refused", error.reason)
         case StoreRefused():

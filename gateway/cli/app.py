@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from sluicegate.gateway.cli.late_commands import LateCommands
+from sluicegate.gateway.cli.terminal.contexts import CONTEXT_VARIABLE, LOCAL, defaults_of, read_contexts
 from sluicegate.gateway.cli.terminal.credentials import LOGIN, PASSWORD_VARIABLE, AdminLogin
 from sluicegate.gateway.cli.terminal.failures import FAILED, CommandFailed, report
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
@@ -108,6 +109,15 @@ AdminTokenFileOption = Annotated[
         help="File with a bearer token in its first line, instead of name and password.",
     ),
 ]
+ContextOption = Annotated[
+    str | None,
+    typer.Option(
+        "--context",
+        envvar=CONTEXT_VARIABLE,
+        metavar="NAME",
+        help="Gateway that `sluicegate context add` has named. Default: the selected one.",
+    ),
+]
 
 
 @app.callback()
@@ -116,8 +126,39 @@ def sluicegate(
     admin_username: AdminUsernameOption = None,
     admin_password_file: AdminPasswordFileOption = None,
     admin_token_file: AdminTokenFileOption = None,
+    gateway: ContextOption = None,
     is_version_asked: ReleaseOption = False,  # the option's callback has ended the command
 ) -> None:
     """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
-    before = LOGIN.set(AdminLogin(admin_username, admin_password_file, admin_token_file))
+    login = AdminLogin(admin_username, admin_password_file, admin_token_file)
+    if context.invoked_subcommand not in LOCAL:
+        login = _in_context(context, gateway, login)
+    before = LOGIN.set(login)
     context.call_on_close(lambda: LOGIN.reset(before))
+
+
+def _in_context(context: typer.Context, name: str | None, login: AdminLogin) -> AdminLogin:
+    """Give commands the defaults of a context of the user; return the login that counts. Raises CommandFailed.
+
+    Options count more than the environment, and that more than a context. If the command line names the context, the
+    environment counts for passwords only.
+    """
+    contexts = read_contexts()
+    chosen = name or contexts.selected
+    if chosen is None:
+        return login
+    found = contexts.named(chosen)
+    command = context.invoked_subcommand or ""
+    assert isinstance(context.command, LateCommands)
+    context.default_map = {command: defaults_of(found, command, context.command.get_command(context, command))}
+    if not _is_on_command_line(context, "gateway"):
+        return login if login.is_given else found.login()
+    hidden = {each: os.environ.pop(each) for each in found.variables() if each in os.environ}
+    context.call_on_close(lambda: os.environ.update(hidden))
+    options = ("admin_username", "admin_password_file", "admin_token_file")
+    return login if any(_is_on_command_line(context, each) for each in options) else found.login()
+
+
+def _is_on_command_line(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"

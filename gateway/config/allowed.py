@@ -89,13 +89,15 @@ def is_secret(field: FieldInfo | None) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return a setting's value as text: of a list, the names of its items."""
+    """Return a setting's value as text: of a list, the names of its items; of sections, their keys."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
         return "none"
     if isinstance(value, tuple):
         return f"[{', '.join(_called(item) for item in value)}]"
+    if isinstance(value, dict) and any(isinstance(each, dict | list) for each in value.values()):  # it may have secrets
+        return f"{{{', '.join(map(str, value))}}}"
     return str(value)
 
 

@@ -7,6 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from sluicegate.gateway.config.cluster_brokers import chosen_broker, own_part, take_identity, take_settings
 from sluicegate.gateway.config.document import (
     BYTES_MAX,
     ConfigError,
@@ -24,6 +25,7 @@ from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import
 from sluicegate.gateway.config.sections.node import QUEUE_PROBLEM
 from sluicegate.gateway.config.settings.bridge_conflicts import conflicts
 from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
+from sluicegate.gateway.config.settings.payload_rules import SchemaFiles, unusable_rules
 from sluicegate.gateway.config.settings.rest_delivery_points import consumer_settings, refused_hosts, reserved_headers
 from sluicegate.gateway.config.sources import (
     ENVIRONMENT_PREFIX,
@@ -55,11 +57,10 @@ def load(
 
     The environment is an argument: only the command line passes the real one.
     """
-    document = Document() if file is None else _document_of(file)
-    problems = apply_environment(document, environment or {})
-    problems += apply_settings(document, settings)
-    if problems:
-        raise ConfigError(problems)
+    document = _document(file, environment or {}, settings)
+    if name := chosen_broker(document):
+        document = _document(file, environment or {}, settings, broker=name)
+        take_identity(document, name)
     try:
         config = Config.model_validate(document.root)
     except ValidationError as error:
@@ -69,9 +70,24 @@ def load(
     problems += _wrong_queue_names(document, config) + _refused_points(document, config)
     problems += _refused_bridges(document, config)
     problems += _unusable_files(document, config)
+    problems += _unusable_schemas(document, config)
     if problems:
         raise ConfigError(problems)
-    return config
+    return own_part(config)
+
+
+def _document(
+    file: FilePath | None, environment: Mapping[str, str], settings: Sequence[str], *, broker: str = ""
+) -> Document:
+    """Return the sources together, with the settings of one broker of several, if given. Raises ConfigError."""
+    document = Document() if file is None else _document_of(file)
+    if broker:
+        take_settings(document, broker)
+    problems = apply_environment(document, environment)
+    problems += apply_settings(document, settings)
+    if problems:
+        raise ConfigError(problems)
+    return document
 
 
 def _document_of(file: FilePath) -> Document:
@@ -220,6 +236,17 @@ def _unusable_files(document: Document, config: Config) -> list[Problem]:
                 except ValueError as problem:
                     path: Path = (*vpn_path(name), "rest_delivery_points", index, "rest_consumers", number)
                     problems.append(Problem(document.place(path), _dotted(path), str(problem)))
+    return problems
+
+
+def _unusable_schemas(document: Document, config: Config) -> list[Problem]:
+    """Find rules for payloads whose schema cannot be used."""
+    problems: list[Problem] = []
+    files = SchemaFiles(config.schemas)
+    for name, vpn in config.message_vpns().items():
+        for index, text in unusable_rules(vpn.payload_rules, files):
+            path: Path = (*vpn_path(name), "payload_rules", index, "schema_file")
+            problems.append(Problem(document.place(path), _dotted(path), text))
     return problems
 
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
+from sluicegate.gateway.config.sections.cluster import Cluster
 from sluicegate.gateway.config.sections.links import BrokerName, Link
 from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
 from sluicegate.gateway.config.sections.message_vpns.bridges import NODE_NAME_MISSING, Bridges
@@ -14,9 +15,11 @@ from sluicegate.gateway.config.sections.message_vpns.message_vpns import (
     NOT_CONFIGURED,
     MessageVpn,
     OtherVpnName,
+    PayloadRules,
     Vpn,
     vpn_path,
 )
+from sluicegate.gateway.config.sections.message_vpns.payload_rules import Schemas
 from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import (
@@ -59,6 +62,7 @@ class Config(Section):
     node: Node = Node()
     brokers: Brokers = None
     watchdog: Watchdog = Watchdog()
+    cluster: Cluster = Cluster()
     data: Data = Data()
     backup: Backup = Backup()
     listeners: Listeners = Listeners()
@@ -76,6 +80,8 @@ class Config(Section):
     rest: Rest = Rest()
     rest_delivery_points: RestDeliveryPoints = ()
     bridges: Bridges = ()
+    schemas: Schemas = Schemas()
+    payload_rules: PayloadRules = ()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()
@@ -100,6 +106,7 @@ class Config(Section):
             virtual_destinations=self.virtual_destinations,
             rest_delivery_points=self.rest_delivery_points,
             bridges=self.bridges,
+            payload_rules=self.payload_rules,
         )
         return {DEFAULT_VPN: default} | {name: self._with_inherited(vpn) for name, vpn in self.vpns.items()}
 
@@ -115,6 +122,10 @@ class Config(Section):
         """Return the configuration of one message VPN; one that is not configured is shut down."""
         return self.message_vpns().get(name, NOT_CONFIGURED)
 
+    def has_payload_rules(self) -> bool:
+        """Return whether any message VPN has rules for payloads."""
+        return bool(self.payload_rules) or any(vpn.payload_rules for vpn in self.vpns.values())
+
     def accounts(self) -> Iterator[tuple[Path, Account]]:
         """Yield every account, of clients and of operators, with the path of its section."""
         for name, vpn in self.message_vpns().items():
@@ -122,6 +133,12 @@ class Config(Section):
                 yield (*vpn_path(name), "authentication", "users", index), user
         for index, operator in enumerate(self.admin.users):
             yield ("admin", "users", index), operator
+
+    def operator_ports(self) -> dict[str, Admin | AdminTls | Health]:
+        """Return the enabled ports for operators, by the path of their section."""
+        ports: dict[str, Admin | AdminTls | Health]
+        ports = {"admin": self.admin, "admin.tls": self.admin.tls, "health": self.health}
+        return {path: port for path, port in ports.items() if port.enabled}
 
     def tls_ports(self) -> dict[str, TlsPort]:
         """Return the enabled TLS ports, by the path of their section."""
@@ -145,7 +162,7 @@ class Config(Section):
     def _check_links(self) -> Self:
         if not self.links:
             return self
-        if not self.node.is_named():
+        if not self.node.is_named() and not self.cluster.brokers:
             raise ValueError(
                 "links: node.name is missing: a broker with links has a name that is unique in its network"
             )
@@ -153,15 +170,34 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_backends(self) -> Self:
+        if self.brokers is not None and any(vpn.authentication.http.url for vpn in self.message_vpns().values()):
+            raise ValueError("authentication.http and brokers do not go together yet: several brokers share no logins")
+        return self
+
+    @model_validator(mode="after")
+    def _check_cluster(self) -> Self:
+        if not self.cluster.enabled:
+            return self
+        if self.cluster.runs_several and self.node.is_named():
+            raise ValueError("cluster.brokers: they have the names of their keys, so node.name is not given")
+        if not self.node.is_named() and not self.cluster.brokers:
+            raise ValueError("cluster: node.name is missing: it is the broker's, and the same at all of its replicas")
+        if self.brokers is not None:
+            raise ValueError("cluster and brokers do not go together: a broker with replicas is one process")
+        return self
+
+    @model_validator(mode="after")
     def _check_bridges(self) -> Self:
-        if not self.node.is_named() and (self.bridges or any(vpn.bridges for vpn in self.vpns.values())):
+        if not (self.node.is_named() or self.cluster.brokers) and (
+            self.bridges or any(vpn.bridges for vpn in self.vpns.values())
+        ):
             raise ValueError(f"bridges: {NODE_NAME_MISSING}")
         return self
 
     @model_validator(mode="after")
     def _check_ports(self) -> Self:
-        ports: dict[str, Admin | AdminTls | Health | Listener]
-        ports = {"admin": self.admin, "admin.tls": self.admin.tls, "health": self.health}
+        ports: dict[str, Admin | AdminTls | Health | Listener] = {**self.operator_ports()}
         ports |= {f"listeners.{name}": listener for name, listener in self.listeners.by_name().items()}
         taken: dict[tuple[str, int], str] = {}
         for name, port in ports.items():

@@ -25,12 +25,14 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
     "node.allowed_hosts",  # for the next request
+    "payload_rules",  # for the next message
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
     "queues.temporary_grace_s",  # for queues created from now on
     "rest",  # delivery points restart
     "rest_delivery_points",  # changed ones restart
+    "schemas",  # for the next message
     "virtual_destinations",  # for the next message
     "vpn",
     "watchdog",  # for the next heartbeat

@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, final
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
 from sluicegate.gateway.machine.definitions import Definitions, definitions_of, equalize
+from sluicegate.gateway.machine.handing_over import HandingOver
+from sluicegate.gateway.machine.handing_over import serve as serve_handing_over
 from sluicegate.gateway.machine.messages import (
+    ADOPT,
     BEGIN,
     CALL,
     DEFINED,
@@ -29,9 +32,12 @@ from sluicegate.gateway.machine.messages import (
     FAILED,
     FOLLOW,
     GONE,
+    HAND_OVER,
+    HAS,
     LEARN,
     LEARN_RELEASED,
     NEXT,
+    PLACE,
     READY,
     RELEASED,
     RELOAD,
@@ -67,7 +73,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_TLS_FAILED,
 )
 from sluicegate.protocols.amqp.links.subscriptions import container_of
-from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, place_of_row
+from sluicegate.protocols.flow.publishers.publisher import COPY_PLACE, IS_COPY, ROW_PREFIX, place_of_row
 from sluicegate.protocols.mqtt.session.session import STATE_ROW
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import Passage
@@ -118,6 +124,7 @@ class Streams:
 
     def __init__(self) -> None:
         self._streams: dict[int, AsyncIterator[Any]] = {}
+        self._pending: dict[int, asyncio.Task[list[Any]]] = {}  # number -> what waits for the stream's next thing
         self._number = 0
 
     def begin(self, stream: AsyncIterator[Any]) -> int:
@@ -131,16 +138,34 @@ class Streams:
         stream = self._streams.get(number)
         if stream is None:
             return []
-        async for item in stream:
-            return [item]
-        del self._streams[number]
-        return []
+        task = self._pending[number] = asyncio.create_task(_next_of(stream))
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()  # without effect, unless the supervisor is gone
+            self._pending.pop(number, None)
+        if task.cancelled():  # by `end`
+            return []
+        items = task.result()
+        if not items:
+            self._streams.pop(number, None)
+        return items
 
     async def end(self, number: int) -> None:
-        """Read no more of a stream. Nothing happens if it has ended."""
+        """Read no more of a stream, also while its next thing is waited for. Nothing happens if it has ended."""
         stream = self._streams.pop(number, None)
+        pending = self._pending.pop(number, None)
+        if pending is not None:  # a generator that runs cannot be closed
+            pending.cancel()
+            await asyncio.wait([pending])
         if isinstance(stream, AsyncGenerator):
             await stream.aclose()
+
+
+async def _next_of(stream: AsyncIterator[Any]) -> list[Any]:
+    async for item in stream:
+        return [item]
+    return []
 
 
 @final
@@ -203,11 +228,17 @@ class BrokerProcess:
             await self._forget(node, number)
         collect_from_now_on()
         node.failed.add_done_callback(lambda _: self._stopping.set())
-        working = [asyncio.create_task(self._settle(limits))]
+        handing_over = HandingOver(
+            node,
+            is_retired=siblings.is_retired,
+            place=partial(channel.ask, PLACE),
+            hand_over=partial(channel.ask, HAND_OVER),
+        )
+        working = [asyncio.create_task(self._settle(limits)), asyncio.create_task(handing_over.run())]
         if siblings.is_retired:
             tell_left = partial(channel.ask, RETIRING)
             tell_released = partial(channel.ask, RELEASED)
-            retirement = Retirement(node, siblings, tell_left=tell_left, tell_released=tell_released)
+            retirement = Retirement(node, siblings, handing_over, tell_left=tell_left, tell_released=tell_released)
             working.append(asyncio.create_task(retirement.run()))
         await self._stopping.wait()
         for task in working:
@@ -270,6 +301,8 @@ class BrokerProcess:
         if verb == DEFINITIONS:
             assert self._store is not None, "the node was made with it"
             return await asyncio.to_thread(definitions_of, self._store)
+        if verb in (HAS, ADOPT):
+            return await serve_handing_over(node, verb, *arguments)
         if verb == RELOAD:
             return await self._reload(node, arguments[0])
         if verb == EMIT:
@@ -298,7 +331,7 @@ class BrokerProcess:
     async def _reload(node: Node, config: Config) -> ReloadView:
         from sluicegate.gateway.operations.node_views import reload_view  # late: with what operations need
 
-        return reload_view(node, await node.reload(config))
+        return reload_view(await node.reload(config), node.vpns.values())
 
     async def _call(self, node: Node, call: Call) -> Any:
         ports = node.operator_ports
@@ -311,23 +344,32 @@ def holdings_of(vpns: Mapping[str, StoredVpn], siblings: Siblings) -> Holdings:
     """Return the queues that a store has, and what it has of clients that do not belong here."""
     sessions: set[str] = set()
     publishers: set[str] = set()
+    copies: set[str] = set()
+    copied: set[str] = set()
     for name, stored in vpns.items():
-        for key in stored.sessions:
+        for key, row in stored.sessions.items():
             if key.startswith(STATE_ROW):
                 sessions.add(key[len(STATE_ROW) :].decode())
             elif key.startswith(ROW_PREFIX):
                 with suppress(ValueError):  # its row cannot be read: the log says so when publishers are restored
-                    publishers.add(publisher_key(name, place_of_row(key)[0]))
+                    publisher, place = place_of_row(key)
+                    identifier = publisher_key(name, publisher)
+                    publishers.add(identifier)
+                    if place == COPY_PLACE:
+                        (copies if row == IS_COPY else copied).add(identifier)
     queues = {
         name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
         for name, stored in vpns.items()
     }
     containers = {container_of(name) for names in queues.values() for name in names}
+    elsewhere = frozenset([each for each in publishers if not siblings.publisher_homes.belongs_here(each)])
     return Holdings(
         queues=queues,
         sessions=frozenset([each for each in sessions if not siblings.homes.belongs_here(each)]),
-        publishers=frozenset([each for each in publishers if not siblings.publisher_homes.belongs_here(each)]),
+        publishers=elsewhere - copies,
         containers=frozenset([each for each in containers if each and not siblings.container_homes.belongs_here(each)]),
+        publisher_copies=elsewhere & copies,
+        copied_publishers=frozenset(copied),
     )
 
 

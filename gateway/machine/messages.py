@@ -15,6 +15,9 @@ READY: Final = "ready"
 FAILED: Final = "failed"  # text, advice: it cannot start
 RETIRING: Final = "retiring"  # Left: what a retired broker still has; whenever that changes
 RELEASED: Final = "released"  # Released: what a retired broker has no more
+PLACE: Final = "place"  # message VPN, kind, name -> the broker that is to get an object of a retired one
+# message VPN, kind, Handed, broker that gets it -> why no other broker has the object; empty: one has it
+HAND_OVER: Final = "hand_over"
 
 # What the supervisor asks of a broker.
 STOP: Final = "stop"
@@ -28,6 +31,8 @@ CALL: Final = "call"  # Call -> what the operation returns
 FOLLOW: Final = "follow"  # Call -> number of a stream of what the operation yields
 NEXT: Final = "next"  # number of a stream -> a list of what comes next; empty: it has ended
 END: Final = "end"  # number of a stream: nobody reads it any more
+HAS: Final = "has"  # message VPN, kind, name -> whether it has the object
+ADOPT: Final = "adopt"  # message VPN, kind, Handed: it is to have the object
 EMIT: Final = "emit"  # name of an event, its text and details
 
 

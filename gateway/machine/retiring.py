@@ -9,7 +9,9 @@ See also: `supervisor` (stops a broker that has nothing left, and removes its da
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
@@ -25,6 +27,7 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.machine.channel import ChannelClosed
+from sluicegate.gateway.machine.handing_over import HandingOver
 from sluicegate.gateway.machine.messages import Left
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.siblings import Released, Siblings
@@ -34,7 +37,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.moves import CONTAINER_QUEUE_PREFIX, SESSION_QUEUE_PREFIX, is_of_client, is_of_session
 from sluicegate.protocols.amqp.links.subscriptions import container_of
 from sluicegate.protocols.amqp.registry import moving_text
-from sluicegate.protocols.network.moves.moves import VpnMoves
+from sluicegate.protocols.network.moves.moves import SubscriptionStays, VpnMoves
 
 LOOK_S: Final = 0.5
 MOVES_AT_ONCE: Final = 4  # of one message VPN; each has publishers of its topics wait for a moment
@@ -42,9 +45,38 @@ SESSIONS_AT_ONCE: Final = 16  # likewise
 PUBLISHERS_AT_ONCE: Final = 64  # likewise; each takes what its link queues take to be stored at the others
 SETTLED_LOOKS: Final = 10  # what is in the way for so many is told: links that come up are not worth a word
 LOOKS_LEFT_ALONE: Final = 4  # of a session that did not move: others have their turn
+PUBLISHER: Final = "publisher"  # kind of what moves, beside those of queues
 NAMED_MAX: Final = 20  # obstacles of one kind that are named, for a log line that can be read
 
 log = logging.getLogger("sluicegate.machine")
+
+
+@final
+class Refusals:
+    """What of one kind did not move in a message VPN, and why. It has its next turn some looks later."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[str, str] = {}  # by name
+        self._next_looks: dict[str, int] = {}  # likewise: the number of the look that tries again
+
+    def note(self, name: str, reason: str, next_look: int) -> None:
+        """Note that it did not move."""
+        self.reasons[name] = reason
+        self._next_looks[name] = next_look
+
+    def has_turn(self, name: str, look: int) -> bool:
+        """Return whether it may be tried."""
+        return self._next_looks.get(name, 0) <= look
+
+    def forget(self, name: str) -> None:
+        """Forget one that moves."""
+        self.reasons.pop(name, None)
+        self._next_looks.pop(name, None)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Forget all others: they are not here any more."""
+        for name in self.reasons.keys() - set(names):
+            self.forget(name)
 
 
 @final
@@ -55,6 +87,7 @@ class Retirement:
         self,
         node: Node,
         siblings: Siblings,
+        handing_over: HandingOver,
         *,
         tell_left: Callable[[Left], Coroutine[Any, Any, object]],
         tell_released: Callable[[Released], Coroutine[Any, Any, object]],
@@ -62,20 +95,17 @@ class Retirement:
         """`tell_left` tells the supervisor what is left, and `tell_released` what clients do not have here any more."""
         self._node = node
         self._siblings = siblings
+        self._handing_over = handing_over  # runs beside it
         self._tell_left = tell_left
         self._tell_released = tell_released
         self._clients = self._clients_here()
         self._publishers = self._publishers_here()
         self._told: Left | None = None
         self._looks_count = 0
-        # By message VPN: clients whose sessions did not move, why, and until which look they are left alone.
-        self._refused: dict[str, dict[str, tuple[str, int]]] = {}
-        # Likewise named publishers. They move in a task, for each waits until what it has published is elsewhere.
-        self._refused_publishers: dict[str, dict[str, tuple[str, int]]] = {}
+        self._refusals: defaultdict[tuple[str, str], Refusals] = defaultdict(Refusals)  # by message VPN and kind
+        # By message VPN. Named publishers move in a task, for each waits until what it has published is elsewhere.
         self._moving_publishers: dict[str, asyncio.Task[None]] = {}
-        self._refused_subscriptions: dict[str, dict[str, tuple[str, int]]] = {}
-        # AMQP containers with durable subscriptions, by message VPN, at the last look.
-        self._containers: dict[str, frozenset[str]] = {}
+        self._containers: frozenset[str] | None = None  # AMQP ones with durable subscriptions; None: not known yet
         self._looks: dict[str, int] = {}  # by obstacle: how often it was there, one time after the other
 
     async def run(self) -> None:
@@ -95,10 +125,9 @@ class Retirement:
 
     async def _go_on(self) -> None:
         clients, publishers = self._clients_here(), self._publishers_here()
-        containers = self._siblings.container_homes.held_by(self._siblings.number) if self._looks_count else frozenset()
-        released = Released(
-            self._clients - clients, self._publishers - publishers, containers.difference(*self._containers.values())
-        )
+        held = self._siblings.container_homes.held_by(self._siblings.number)
+        gone = frozenset() if self._containers is None else held - self._containers
+        released = Released(self._clients - clients, self._publishers - publishers, gone)
         if not released.is_empty:
             await self._tell_released(released)
         self._clients, self._publishers = clients, publishers
@@ -119,13 +148,15 @@ class Retirement:
     async def _look(self) -> Left:
         """Begin what can begin; return what is left."""
         self._looks_count += 1
+        containers: set[str] = set()
         count = 0
         found: list[str] = []
         for name, vpn in list(self._node.vpns.items()):
             where = "" if name == DEFAULT_VPN else f" of message VPN {name}"
-            vpn_count, obstacles = await self._look_at(vpn)
+            vpn_count, obstacles = await self._look_at(vpn, containers)
             count += vpn_count
             found += [f"{each}{where}" for each in obstacles]
+        self._containers = frozenset(containers)  # of all message VPNs, or of none: one of them has failed
         links = self._links_in_use()
         count += len(links)
         found += links
@@ -134,8 +165,11 @@ class Retirement:
         more = [f"{len(obstacles) - NAMED_MAX} more"] if len(obstacles) > NAMED_MAX else []
         return Left(count, (*obstacles[:NAMED_MAX], *more))
 
-    async def _look_at(self, vpn: MessageVpn) -> tuple[int, list[str]]:
-        """Begin moves in a message VPN; return how many objects it still has, and what does not go by itself."""
+    async def _look_at(self, vpn: MessageVpn, containers: set[str]) -> tuple[int, list[str]]:
+        """Begin moves in a message VPN; return how many objects it still has, and what does not go by itself.
+
+        Add the AMQP containers that have durable subscriptions there.
+        """
         moves = self._node.links.moves(vpn)
         handles: list[LocalQueue] = await vpn.queues.ask(ListQueues())
         obstacles: list[str] = []
@@ -152,17 +186,15 @@ class Retirement:
                 count += 1
         obstacles += await self._move_sessions(vpn, moves)
         subscriptions = [each for each in handles if each.kind == SUBSCRIPTION and each.durable]
+        containers |= _containers_in([each.name for each in subscriptions])
         obstacles += await self._move_subscriptions(vpn, moves, subscriptions)
         obstacles += self._move_publishers(vpn, moves)
         count += vpn.sessions_count + len(vpn.named_publishers()) + len(subscriptions)
-        for number, what in (
-            (len(vpn.bridges.views()), "bridges that operators created"),
-            (len(vpn.rest.views()), "REST delivery points that operators created"),
-            (await _staged_count(vpn), "staged transactions"),
-        ):
-            if number:
-                count += number
-                obstacles.append(f"{number} {what}")
+        count += self._handing_over.count(vpn.name)
+        obstacles += self._handing_over.obstacles(vpn.name)
+        if staged := await _staged_count(vpn):
+            count += staged
+            obstacles.append(f"{staged} staged transactions")
         return count, obstacles
 
     async def _move(self, moves: VpnMoves, handle: LocalQueue) -> list[str]:
@@ -185,83 +217,87 @@ class Retirement:
         moving = [name for name in moves.movers if is_of_session(name)]
         room = SESSIONS_AT_ONCE - len(moving)
         obstacles = [f"{name}: {each}" for name in moving if (each := moves.movers[name].wait.reason)]
-        refused = self._refused.setdefault(vpn.name, {})
-        for client_id in vpn.session_clients():
+        refusals = self._refusals[vpn.name, SESSION]
+        clients = vpn.session_clients()
+        refusals.keep(clients)
+        for client_id in clients:
             name = SESSION_QUEUE_PREFIX + client_id
-            known = refused.get(client_id)
-            if known is not None and known[1] > self._looks_count:
-                obstacles.append(known[0])
-            elif room > 0 and not (name in moves.movers or name in moves.moved):
+            is_moving = name in moves.movers or name in moves.moved
+            if room > 0 and not is_moving and refusals.has_turn(client_id, self._looks_count):
                 room -= 1
-                refused.pop(client_id, None)
+                refusals.forget(client_id)
                 try:
                     await moves.begin_session(client_id, self._new_home(client_id))
                 except (UpdateRefused, StoreRefused) as refusal:
-                    refused[client_id] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
-                    obstacles.append(str(refusal))
-        return obstacles
+                    refusals.note(client_id, str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
+        return [*obstacles, *refusals.reasons.values()]
 
     async def _move_subscriptions(self, vpn: MessageVpn, moves: VpnMoves, handles: list[LocalQueue]) -> list[str]:
         """Begin the moves of some durable subscriptions of AMQP; return what is in the way.
 
-        Meanwhile their containers are served by nobody: a link that is attached again must find its subscription.
+        Those of a container move together, and meanwhile it is served by nobody: a link that is attached again must
+        find its subscription. While one of them cannot move, all stay here and are served.
         """
         moving = [name for name in moves.movers if name.startswith(CONTAINER_QUEUE_PREFIX)]
         obstacles = [f"{_shown(name)}: {each}" for name in moving if (each := moves.movers[name].wait.reason)]
-        refused = self._refused_subscriptions.setdefault(vpn.name, {})
-        ready: list[str] = []
+        containers = vpn.amqp_registry.containers
+        containers.moving = _containers_in(moving)
+        waiting: defaultdict[str, list[str]] = defaultdict(list)  # by container, or by name where it is none's alone
         for handle in handles:
-            known = refused.get(handle.name)
-            if known is not None and known[1] > self._looks_count:
-                obstacles.append(known[0])
-            elif not (handle.name in moves.movers or handle.name in moves.moved):
-                ready.append(handle.name)
-        ready = ready[: max(0, SESSIONS_AT_ONCE - len(moving))]
-        self._containers[vpn.name] = _containers_in([handle.name for handle in handles])
-        self._send_away(vpn, _containers_in([*moving, *ready]))
-        for name in ready:
-            refused.pop(name, None)
-            try:
-                await moves.begin_subscription(name, self._new_home(container_of(name) or name))
-            except (UpdateRefused, StoreRefused) as refusal:
-                refused[name] = (f"{_shown(name)}: {refusal}", self._looks_count + LOOKS_LEFT_ALONE)
-                obstacles.append(refused[name][0])
-        return obstacles
+            if not (handle.name in moves.movers or handle.name in moves.moved):
+                waiting[container_of(handle.name) or handle.name].append(handle.name)
+        refusals = self._refusals[vpn.name, SUBSCRIPTION]
+        refusals.keep(waiting)
+        room = SESSIONS_AT_ONCE - len(moving)
+        for owner, names in waiting.items():
+            if room > 0 and refusals.has_turn(owner, self._looks_count):
+                room -= len(names)
+                send_away = partial(self._send_away, vpn, _containers_in(names))
+                next_look = self._looks_count + LOOKS_LEFT_ALONE
+                try:
+                    await moves.begin_subscriptions(names, self._new_home(owner), before=send_away)
+                except SubscriptionStays as stays:
+                    refusals.note(owner, f"{_shown(stays.queue)}: {stays}", next_look)
+                except (UpdateRefused, StoreRefused) as refusal:
+                    refusals.note(owner, f"{_shown(names[0])}: {refusal}", next_look)
+                else:
+                    refusals.forget(owner)
+        containers.staying = dict(refusals.reasons)
+        return [*obstacles, *refusals.reasons.values()]
 
     def _send_away(self, vpn: MessageVpn, containers: frozenset[str]) -> None:
-        """Let AMQP containers have no connection, until the next look."""
-        vpn.amqp_registry.containers.moving = containers
-        if containers:
-            for each in self._node.amqp.open_connections():
-                if each.identity.vpn == vpn.name and each.container_id in containers:
-                    each.send_away(moving_text(each.container_id))
+        """Let AMQP containers have no connection any more, until their moves are over."""
+        vpn.amqp_registry.containers.moving |= containers
+        for each in self._node.amqp.open_connections():
+            if each.identity.vpn == vpn.name and each.container_id in containers:
+                each.send_away(moving_text(each.container_id))
 
     def _move_publishers(self, vpn: MessageVpn, moves: VpnMoves) -> list[str]:
         """Begin the moves of named publishers, unless they go on; return what was in the way the last time."""
-        refused = self._refused_publishers.setdefault(vpn.name, {})
+        refusals = self._refusals[vpn.name, PUBLISHER]
         names = vpn.named_publishers()
-        for name in refused.keys() - set(names):
-            del refused[name]
-        ready = [name for name in names if name not in refused or refused[name][1] <= self._looks_count]
+        refusals.keep(names)
+        ready = [name for name in names if refusals.has_turn(name, self._looks_count)]
         moving = self._moving_publishers.get(vpn.name)
         if ready and (moving is None or moving.done()):
             task = asyncio.create_task(self._move_some(vpn.name, moves, ready[:PUBLISHERS_AT_ONCE]))
             self._moving_publishers[vpn.name] = task
-        return [text for text, _ in refused.values()]
+        return list(refusals.reasons.values())
 
     async def _move_some(self, vpn: str, moves: VpnMoves, names: list[str]) -> None:
-        refused = self._refused_publishers[vpn]
+        refusals = self._refusals[vpn, PUBLISHER]
 
         async def move(name: str) -> None:
             try:
                 await moves.move_publisher(name, self._new_home(publisher_key(vpn, name)))
             except (UpdateRefused, StoreRefused) as refusal:
-                refused[name] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
+                refusals.note(name, str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
             except Exception:  # a fault of ours: it is served here meanwhile
                 log.exception("the move of publisher %r failed", name)
-                refused[name] = (f"publisher {name!r}: a fault; the log says more", self._looks_count + SETTLED_LOOKS)
+                reason = f"publisher {name!r}: a fault; the log says more"
+                refusals.note(name, reason, self._looks_count + SETTLED_LOOKS)
             else:
-                refused.pop(name, None)
+                refusals.forget(name)
 
         await asyncio.gather(*[move(name) for name in names])
 

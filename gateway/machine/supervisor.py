@@ -9,7 +9,6 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any, Final, final
 
 from sluicegate.gateway.config.model import Config
@@ -22,8 +21,10 @@ from sluicegate.gateway.machine.messages import (
     EMIT,
     FAILED,
     GONE,
+    HAND_OVER,
     LEARN,
     LEARN_RELEASED,
+    PLACE,
     READY,
     RELEASED,
     RELOAD,
@@ -37,7 +38,7 @@ from sluicegate.gateway.machine.messages import (
 )
 from sluicegate.gateway.machine.operations.events import MergedEvents
 from sluicegate.gateway.machine.operations.machine import MachineOperations
-from sluicegate.gateway.machine.ports import MachinePorts
+from sluicegate.gateway.machine.operations.placement import Placement
 from sluicegate.gateway.machine.shared_memory import make_memory, words_of
 from sluicegate.gateway.machine.watchdog import HEARTBEAT_S, Heartbeats, Step
 from sluicegate.gateway.node.environment import ProcessUsage, process_usage
@@ -45,6 +46,7 @@ from sluicegate.gateway.node.siblings import Holdings, Released
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided, remove_folder
 from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
+from sluicegate.gateway.process.standalone_ports import StandalonePorts
 from sluicegate.gateway.views.errors import CannotStart, opening, reading_configuration
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.limits.counts import clear_table
@@ -149,7 +151,7 @@ class Supervisor:
         self._failure: asyncio.Future[CannotStart] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
-        self._ports = MachinePorts(config, emit=self._emit)
+        self._ports = StandalonePorts(config, emit=self._emit)
         self.events: Final = MergedEvents()
 
     async def run(self, *, announce: Callable[[list[tuple[str, str]], list[str]], None]) -> int:
@@ -279,6 +281,12 @@ class Supervisor:
         if verb == RELEASED:
             await self._released(broker, *given)
             return None
+        if verb == PLACE:
+            vpn, kind, name = given
+            return await Placement(self, vpn).place(broker, kind, name)
+        if verb == HAND_OVER:
+            vpn, kind, handed, to = given
+            return await Placement(self, vpn).hand_over(broker, kind, handed, to)
         assert verb == FAILED, verb
         if not self._failure.done():
             self._failure.set_result(CannotStart(given[0], advice=given[1]))
@@ -399,12 +407,7 @@ class Supervisor:
         """Have all know what a retired broker has no more."""
         held = broker.holdings
         if held is not None:
-            broker.holdings = replace(
-                held,
-                sessions=held.sessions - released.sessions,
-                publishers=held.publishers - released.publishers,
-                containers=held.containers - released.containers,
-            )
+            broker.holdings = held.without(released)
         for each in self.brokers:
             if each.holdings is None:
                 continue  # it hears what the broker has when it has read its spool
@@ -535,16 +538,16 @@ class Supervisor:
 
     def _report(self, kind: EventKind, text: str) -> None:
         """Report an event of the supervisor."""
-        self._spawn(self._emit(kind.name, text, None))
+        self._spawn(self._emit(kind, text, None))
 
-    async def _emit(self, name: str, text: str, details: dict[str, str] | None) -> None:
+    async def _emit(self, kind: EventKind, text: str, details: dict[str, str] | None) -> None:
         """Have the first broker that runs emit an event; without one it is in the log of this process."""
         for broker in self.brokers:
             if not broker.absence:
                 with suppress(ChannelClosed):
-                    await broker.ask(EMIT, name, text, details)
+                    await broker.ask(EMIT, kind.name, text, details)
                     return
-        log.warning("%s: %s", name, text)
+        log.warning("%s: %s", kind.name, text)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -46,6 +46,11 @@ def process_usage(pid: int | None = None) -> ProcessUsage | None:
     return ProcessUsage(pages * resource.getpagesize(), ticks * 1000 // os.sysconf("SC_CLK_TCK"))
 
 
+def peak_memory_bytes() -> int:
+    """Return the most memory that was ever resident of this process."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """What touches the machine, or makes what does. The defaults are real."""
@@ -61,6 +66,7 @@ class Environment:
     place: Path = NO_PLACE  # of this broker in a backup
     siblings: Siblings | None = None  # the other brokers of this machine, if it has several
     limits: SharedLimits | None = None  # those that hold for all of them together
+    is_replicated: bool = False  # replicas on other machines follow the log, and may take over
 
     @property
     def is_retired(self) -> bool:

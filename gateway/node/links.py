@@ -3,9 +3,11 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, Role
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.actors.runtime.ticker import Ticker
@@ -25,12 +27,13 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link import Link as Greeting
+from sluicegate.protocols.mqtt.session.other_servers import KEPT, OtherServer
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.dialing import dial
 from sluicegate.protocols.network.links import Links
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.neighbor import Neighbor
-from sluicegate.protocols.network.queues.questions import Answerer
+from sluicegate.protocols.network.queues.questions import SESSION, Answerer
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
@@ -62,6 +65,7 @@ class NodeLinks:
         )
         self._queues = LinkQueues(services, message_vpns, self._cell.inbox)
         self._queues.answerer.allows = self._allows_actions
+        self._queues.answerer.sessions = self._session_here
         self._settings: dict[str, LinkSettings] = {}
         self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
         self._ticker = Ticker(runtime.clock.now_ns, runtime.after, TICK_MS, self.tick)
@@ -268,6 +272,35 @@ class NodeLinks:
         """Run the links of message VPNs that are up, and store for the neighbors of the others."""
         self.links.configure(self._settings)
         self._queues.expect(self._enabled())
+        self._name_servers()
+
+    def _name_servers(self) -> None:
+        """Have MQTT clients sent to those neighbors whose links say where clients connect to them."""
+        referring = {name: link for name, link in self._enabled().items() if link.server_reference}
+        for vpn in self._message_vpns.values():
+            vpn.other_servers.neighbors = [
+                OtherServer(link.server_reference, partial(self._ask_for_session, name, vpn.name))
+                for name, link in referring.items()
+                if vpn.name in link.vpns
+            ]
+
+    def _ask_for_session(self, name: str, vpn: str, client_id: str, user: str) -> LoopFuture[str] | None:
+        """Ask a neighbor whether it keeps a session of MQTT; None: there is no link to it now."""
+        neighbor = self.links.neighbors.get(name)
+        for each in () if neighbor is None or not neighbor.is_up else neighbor.vpns:
+            if each.vpn.name == vpn:
+                return each.questions.ask(SESSION, [client_id, user])
+        return None
+
+    def _session_here(self, vpn: str, client_id: str, user: str) -> str:
+        """Return what a neighbor is told that asks so: nothing while no client could have its session here.
+
+        Else a broker that has moved and the neighbor would send the client to each other for ever.
+        """
+        found = self._message_vpns.get(vpn)
+        if found is None or not found.is_up or self._services.config.mqtt.server_moved:
+            return ""
+        return KEPT if found.session_directory().keeps(client_id, user) else ""
 
     def _lacks_queues(self) -> bool:
         """Return whether a message VPN of a link has come, or a queue could not be made before."""
@@ -325,4 +358,5 @@ class NodeLinks:
             connect_to_sibling(connection, self._siblings, neighbor.name)
         else:
             begin = self._services.environment.dialed
-            runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings, begin)))
+            attempt = neighbor.counts.dials - 1
+            runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings, begin, attempt=attempt)))

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from sluicegate.actors.spool.backups import BackupActor, BackupRecord
 from sluicegate.gateway.build import VERSION, release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes, diff, in_force
-from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
+from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts, peak_memory_bytes
+from sluicegate.gateway.node.history import NodeHistory
 from sluicegate.gateway.node.links import NodeLinks
+from sluicegate.gateway.node.payload_rules import NO_RULES, ReadRules, read_rules
 from sluicegate.gateway.node.recovery import last_cursors, register_partitions
 from sluicegate.gateway.node.servers.amqp import AmqpServer
 from sluicegate.gateway.node.servers.flow import FlowServer
@@ -25,7 +28,7 @@ from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.node.vpn_changes import SHUT_DOWN, USER_GONE, VpnChanges
-from sluicegate.gateway.observability.broker_topics import BrokerFigures, BrokerTopics
+from sluicegate.gateway.observability.broker_topics import BrokerFigures, BrokerTopics, TrafficFigures
 from sluicegate.gateway.observability.events import reload_event_log, spawn_event_log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.observability.trace_export import TraceExport, start_export
@@ -37,7 +40,7 @@ from sluicegate.gateway.security.credentials import (
     read_secrets,
 )
 from sluicegate.gateway.security.operators import Operators
-from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
+from sluicegate.gateway.security.watched_files import Seen, WatchedFiles, WatchedSchemas, look_at, look_at_schemas
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.observability.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
@@ -109,9 +112,9 @@ class Node:
             space_of=self._space_of,
         )
         self.trace_export: TraceExport | None = None
-        self.watched_files = WatchedFiles(
-            services.runtime.after, config, lambda: self._apply_secrets(self._read_secrets(services.config))
-        )
+        self.watched_files, self.watched_schemas = self._watch()
+        self._payload_rules = NO_RULES
+        self._apply_payload_rules(read_rules(services.config, NO_RULES))
         self.backups = self._spawn_backups()
 
         self.mqtt = MqttServer(services, self.vpns)
@@ -120,12 +123,33 @@ class Node:
         self.flow = FlowServer(services, self.vpns, self.links.links)
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.history = NodeHistory(services, self.vpns, self.servers)
         self.vpn_changes = self._make_vpn_changes()
         self._started_ms = services.clock.now_ms()
-        self.broker_topics = self._make_broker_topics()
+        self._broker_topics: dict[str, tuple[MessageVpn, BrokerTopics]] = {}  # by message VPN
         self.operators = self._make_operators(secrets.operators)
         self.operator_ports = operator_ports(self)
         self.certificates: dict[str, Validity] = {}  # of TLS ports, by listener name
+
+    def _watch(self) -> tuple[WatchedFiles, WatchedSchemas]:
+        """Watch the files with secrets and keys, and those with schemas."""
+        services = self.services
+
+        async def read_schemas() -> None:
+            self._apply_payload_rules(await self._read_payload_rules(services.config))
+
+        return WatchedFiles(
+            services.runtime.after,
+            lambda: look_at(services.config),
+            lambda: self._apply_secrets(self._read_secrets(services.config)),
+        ), WatchedSchemas(
+            services.runtime.after,
+            look_at_schemas(services.config),
+            change_lock=self._change_lock,
+            is_used=lambda: services.config.has_payload_rules(),
+            look=lambda: _look_at_schemas(services.config),
+            read_again=read_schemas,
+        )
 
     def _spawn_backups(self) -> ActorCell:
         """Start the actor that makes backups. Operators reach it by `gateway.operations.backups`."""
@@ -178,28 +202,57 @@ class Node:
         found = self.vpns.get(vpn)
         return None if found is None else found.space
 
-    def _make_broker_topics(self) -> BrokerTopics:
-        services, figures = self.services, self._broker_figures
-        own = self.event_log.inbox
-        return BrokerTopics(services.runtime, self.default.space, figures=figures, spool=services.spool.inbox, own=own)
+    def _follow_broker_topics(self) -> None:
+        """Publish `$SYS/broker/...` in every message VPN at the interval of the configuration."""
+        services, interval_s = self.services, self.services.config.mqtt.sys_interval_s
+        for name, (vpn, topics) in list(self._broker_topics.items()):
+            if self.vpns.get(name) is not vpn:
+                topics.end()
+                del self._broker_topics[name]
+        for name, vpn in self.vpns.items():
+            if name not in self._broker_topics:
+                figures, own = partial(self._broker_figures, vpn), self.event_log.inbox
+                topics = BrokerTopics(
+                    services.runtime,
+                    vpn.space,
+                    figures=figures,
+                    tells_traffic=vpn is self.default,
+                    spool=services.spool.inbox,
+                    own=own,
+                )
+                self._broker_topics[name] = vpn, topics
+            self._broker_topics[name][1].follow(interval_s)
 
-    def _broker_figures(self) -> BrokerFigures:
-        """Return what `$SYS/broker/...` says: clients, messages and bytes of MQTT, and what all protocols share."""
-        counters, gate, vpns = self.mqtt.counters, self.services.spool_gate, self.vpns.values()
+    def _broker_figures(self, vpn: MessageVpn) -> BrokerFigures | None:
+        """Return what `$SYS/broker/...` says in a message VPN; None if it is deleted."""
+        if self.vpns.get(vpn.name) is not vpn:
+            return None
+        sessions, gate = vpn.session_directory(), vpn.gate
         return BrokerFigures(
             uptime_s=(self.services.clock.now_ms() - self._started_ms) // 1000,
-            clients_connected=len(self.mqtt.connections.children or ()),
-            sessions_count=sum(vpn.sessions_count for vpn in vpns),
-            subscriptions_count=sum(vpn.space.subscriptions_count for vpn in vpns),
-            retained_count=sum(vpn.space.retained.count for vpn in vpns),
+            clients_connected=sessions.connected_count,
+            sessions_count=sessions.count,
+            sessions_count_max=max(sessions.count_max, sessions.count),
+            expired_total=sessions.expired_count,
+            subscriptions_count=vpn.space.subscriptions_count,
+            retained_count=vpn.space.retained.count,
             stored_count=int(gate.usage_count),
             stored_bytes=int(gate.usage_bytes),
+            traffic=self._traffic_figures() if vpn is self.default else None,
+        )
+
+    def _traffic_figures(self) -> TrafficFigures:
+        """Return messages and bytes of MQTT, of all message VPNs, and the memory of the process."""
+        counters, process = self.mqtt.counters, self.services.environment.process()
+        return TrafficFigures(
             sockets_total=counters.connected,
             received_total=counters.messages_received,
             sent_total=counters.messages_sent,
             dropped_total=sum(counters.dropped.values()),
             bytes_received_total=counters.bytes_received,
             bytes_sent_total=counters.bytes_sent,
+            memory_bytes=0 if process is None else process.memory_bytes,
+            memory_bytes_max=0 if process is None else max(process.memory_bytes, peak_memory_bytes()),
         )
 
     # --- start ---
@@ -244,7 +297,8 @@ class Node:
         await self.operator_ports.open()
         self._check_certificates()
         self.ready = True
-        self.broker_topics.follow(services.config.mqtt.sys_interval_s)
+        self._follow_broker_topics()
+        self.history.follow()
         services.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {release()} takes traffic")
 
     async def reload(self, config: Config) -> Changes:
@@ -265,7 +319,9 @@ class Node:
             return await self._reload(*await asyncio.to_thread(_compared, self.services.config, wanted))
 
     async def _reload(self, changes: Changes, config: Config) -> Changes:
-        seen = look_at(config)  # before the files are read: a later change is read again
+        seen_schemas = await _look_at_schemas(config)  # before they are read: later changes are read
+        payload_rules = await self._read_payload_rules(config)
+        seen = look_at(config)
         secrets = self._read_secrets(config)
         siblings = self.services.environment.siblings
         set_up_logging(config.log, broker="" if siblings is None else siblings.name)
@@ -277,15 +333,16 @@ class Node:
             log.info("the configuration was read again, and no setting differs")
         self.services.config = config
         reload_event_log(self.event_log, config)
-        self.broker_topics.follow(config.mqtt.sys_interval_s)
         self.services.unfinished.bytes_max = config.backpressure.unfinished_bytes_max
         for name in config.message_vpns():
             if name not in self.vpns:
                 self._add_vpn(name, NOTHING_STORED, secrets.clients[name])
         was_up = {name: vpn.is_up for name, vpn in self.vpns.items()}
-        # Before the first await: a file that changes meanwhile is read later, and must be put in force later.
+        # Before the next await: a file that changes meanwhile is read later, and must be put in force later.
         self._apply_secrets(secrets)
+        self._apply_payload_rules(payload_rules)
         self.watched_files.follow(seen)
+        self.watched_schemas.follow(seen_schemas)
         for vpn in self.vpns.values():
             await self._reload_vpn(vpn)
         for server in self.servers:
@@ -299,12 +356,14 @@ class Node:
         await asyncio.gather(*[vpn.bridges.start() for vpn in self.vpns.values()])  # those that changed stop first
         for vpn in self.vpns.values():
             vpn.tell_state(was_up=was_up[vpn.name])
+        self._follow_broker_topics()
         return changes
 
     async def _reload_vpn(self, vpn: MessageVpn) -> None:
         """Put the configuration in force in a message VPN. A new one accepts no client until it is complete."""
         try:
             await (vpn.reload() if vpn.is_started else vpn.start(NOTHING_STORED))
+            self._follow_broker_topics()
         except Exception as error:  # whatever it is, the other VPNs are reloaded
             until_then = "" if vpn.is_started else ", and until then nobody is let in"
             text = f"could not apply its configuration: {error!r}; a reload tries again{until_then}"
@@ -341,6 +400,20 @@ class Node:
             listener.use_tls(context)
         self._check_certificates()
 
+    async def _read_payload_rules(self, config: Config) -> ReadRules:
+        """Read the schema files of a configuration on a thread, if it has any. Raises ValueError."""
+        if not config.has_payload_rules():
+            return NO_RULES
+        return await asyncio.to_thread(read_rules, config, self._payload_rules)
+
+    def _apply_payload_rules(self, read: ReadRules) -> None:
+        """Put rules for payloads in force, for the next message."""
+        self._payload_rules = read
+        for name, vpn in self.vpns.items():
+            vpn.payload_rules.configure(read.rules.get(name, []))
+            vpn.payload_rules.stale_count = len(read.stale.get(name, ()))
+            vpn.clients.set_payload_rules(vpn.payload_rules)
+
     def _check_certificates(self) -> None:
         self.certificates = check_certificates(self._listeners(), now_s=self.services.clock.wall_ms() / 1000)
 
@@ -355,8 +428,8 @@ class Node:
 
     # --- stop ---
 
-    async def stop(self) -> None:
-        """Close the ports, let clients finish, and write to the store what a clean start reads.
+    async def stop(self, *, clients_s: float = STOP_S) -> None:
+        """Close the ports, let clients finish within a time, and write to the store what a clean start reads.
 
         What would react to clients that leave is ended first: queues are no longer deleted, streams and delivery points
         stop. The spool has to be idle before the ledgers are closed, and again afterwards, for that settles messages.
@@ -371,8 +444,12 @@ class Node:
         await asyncio.gather(*[vpn.bridges.stop() for vpn in self.vpns.values()])  # each takes seconds
         await asyncio.gather(*[vpn.rest.stop() for vpn in self.vpns.values()])
         self.watched_files.end()
-        self.broker_topics.end()
-        await asyncio.gather(*[server.stop(within_s=STOP_S) for server in self.servers])
+        self.watched_schemas.end()
+        for _, topics in self._broker_topics.values():
+            topics.end()
+        self.history.end()
+        await asyncio.gather(*[server.stop(within_s=clients_s) for server in self.servers])
+        await asyncio.gather(*[vpn.external.close() for vpn in self.vpns.values()])  # clients have asked it until now
         await self.operator_ports.stop()
         await self._wait_for_spool()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
@@ -408,20 +485,35 @@ class Node:
             self.failed.set_result(error)
 
 
+async def _look_at_schemas(config: Config) -> dict[Path, Seen]:
+    """Look at the schema files of a configuration on a thread, if it has any."""
+    return await asyncio.to_thread(look_at_schemas, config) if config.has_payload_rules() else {}
+
+
 def _compared(before: Config, wanted: Config) -> tuple[Changes, Config]:
     """Return the changes that a reload makes, and the configuration that is in force afterwards."""
     return diff(before, wanted), in_force(before, wanted)
 
 
-def open_store(config: Config) -> SpoolStore:
-    """Open the store in the data folder. Raises CannotStart."""
+def open_store(config: Config, *, incarnation: int | None = None, is_copy: bool = False) -> SpoolStore:
+    """Open the store in the data folder; a new one has the given incarnation. See `SpoolStore.open`.
+
+    Raises CannotStart.
+    """
     folder: Path = config.data.path
     try:
         make_folder(folder)
         map_bytes_max = config.spool.map_bytes_max
         reserve_bytes = min(RESERVE_BYTES, map_bytes_max // RESERVE_OF_SMALL_MAPS)
         sync = config.spool.sync
-        store = SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=sync)
+        store = SpoolStore.open(
+            folder,
+            map_bytes_max=map_bytes_max,
+            reserve_bytes=reserve_bytes,
+            sync=sync,
+            incarnation=incarnation,
+            is_copy=is_copy,
+        )
         rights = open_to_others(folder, SPOOL_FILES)
     except OSError as error:
         reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror or error

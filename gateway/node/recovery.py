@@ -40,8 +40,11 @@ class Recovered:
         return self.vpns.get(vpn, NOTHING_STORED)
 
 
-def read_store(store: Store) -> Recovered:
-    """Read everything but the pages' contents, after deletions that were interrupted. Raises StorageError."""
+def read_store(store: Store, *, is_replicated: bool = False) -> Recovered:
+    """Read everything but the pages' contents, after deletions that were interrupted. Raises StorageError.
+
+    `is_replicated`: other machines have the log as well, see `CommitPlanner`.
+    """
     recovery = store.recover()
     partitions, records = read_partitions(recovery)
     vpns = read_vpns(recovery.tables)
@@ -60,6 +63,7 @@ def read_store(store: Store) -> Recovered:
     planner = CommitPlanner(
         next_record_number=recovery.next_record_number,
         log_bytes_max=min(LOG_BYTES_MAX, usage.map_bytes_max // LOG_SHARE_MAX),
+        confirms_elided_late=is_replicated,
     )
     if usage.is_sparse:
         planner.checkpoints.log_spent()

@@ -64,7 +64,7 @@ class NodeServices:
         self.selectors = Selectors(self.natives, config.selectors.dialect())
 
         self.store = store
-        self.recovered: Recovered = read_store(store)
+        self.recovered: Recovered = read_store(store, is_replicated=environment.is_replicated)
         self.provisioned_vpns = ProvisionedVpns(self.recovered.vpns)
         # The one in force, with the message VPNs that operators created. A reload replaces it, and so do operators.
         self.config = self.provisioned_vpns.merged(config)

@@ -7,7 +7,7 @@ sockets, and passes one of these.
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from sluicegate.messaging.clients.homes import Homes, home_of
@@ -27,6 +27,20 @@ class Holdings:
     sessions: frozenset[str]  # client identifiers of MQTT sessions that belong to other brokers by their names
     publishers: frozenset[str] = frozenset()  # identifiers of named publishers that belong to other brokers
     containers: frozenset[str] = frozenset()  # AMQP containers with durable subscriptions, likewise
+    # Copies of named publishers that moves have brought, which were not opened here yet, and belong to other brokers.
+    publisher_copies: frozenset[str] = frozenset()
+    copied_publishers: frozenset[str] = frozenset()  # here is the home, wherever they belong; another may have a copy
+
+    def without(self, released: "Released") -> "Holdings":
+        """Return what is left."""
+        return replace(
+            self,
+            sessions=self.sessions - released.sessions,
+            publishers=self.publishers - released.publishers,
+            containers=self.containers - released.containers,
+            publisher_copies=self.publisher_copies - released.publishers,
+            copied_publishers=self.copied_publishers - released.publishers,
+        )
 
 
 @final
@@ -66,6 +80,8 @@ class Siblings:
         self.homes: Final = Homes(number, count)  # of client identifiers
         self.container_homes: Final = Homes(number, count)  # of AMQP containers
         self.publisher_homes: Final = Homes(number, count)  # of named publishers of the flow protocol
+        self.stale_copies: frozenset[str] = frozenset()  # named publishers that this broker has, and is not the home of
+        self._copied_publishers: dict[int, frozenset[str]] = {}  # as `Holdings` has them, by broker
         self._gone: set[int] = set()  # retired ones that have ended for good
         self._adopts: dict[bytes, Adopt] = {}  # by kind; of others, sockets wait until the node takes them
         self._early: list[tuple[bytes, int, PeerRecord, bytes]] = []
@@ -92,14 +108,22 @@ class Siblings:
     def begin(self, holdings: Mapping[int, Holdings]) -> None:
         """Take note of what all brokers of the machine have, this one included."""
         for number, held in holdings.items():
+            self._copied_publishers[number] = held.copied_publishers
+        for number, held in holdings.items():
             self.learn(number, held)
 
     def learn(self, number: int, holdings: Holdings) -> None:
         """Take note of what a broker has that was started, in place of what it had before."""
         self._queues[number] = holdings.queues
+        self._copied_publishers[number] = holdings.copied_publishers
+        stale = holdings.publisher_copies.intersection(
+            frozenset().union(*[held for other, held in self._copied_publishers.items() if other != number])
+        )
+        if number == self.number:
+            self.stale_copies = stale
         for homes, held in (
             (self.homes, holdings.sessions),
-            (self.publisher_homes, holdings.publishers),
+            (self.publisher_homes, holdings.publishers | (holdings.publisher_copies - stale)),
             (self.container_homes, holdings.containers),
         ):
             homes.forget(number)
@@ -112,6 +136,8 @@ class Siblings:
             self.homes.release(client_id, number)
         for publisher in released.publishers:
             self.publisher_homes.release(publisher, number)
+        if released.publishers and number in self._copied_publishers:
+            self._copied_publishers[number] -= released.publishers
         for container in released.containers:
             self.container_homes.release(container, number)
 
@@ -119,6 +145,7 @@ class Siblings:
         """A retired broker has ended for good."""
         self._gone.add(number)
         self._queues.pop(number, None)
+        self._copied_publishers.pop(number, None)
         self.homes.forget(number)
         self.container_homes.forget(number)
         self.publisher_homes.forget(number)
@@ -157,6 +184,8 @@ class Siblings:
         if passage is None or not passage.is_open:
             raise SiblingAway(f"broker {name} is not running")
         here, there = socket.socketpair()
+        here.setblocking(False)
+        there.setblocking(False)  # in the other process as well
         try:
             passage.send(LINK, there.fileno())
         except PassageFull:

@@ -11,7 +11,15 @@ from typing import Final
 
 from sluicegate.actors.cursors.directory import CursorDirectory
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.actors.messages.directory import DeleteQueue, KeepQueues, ListQueues, LocalQueue, SetQueueLimits
+from sluicegate.actors.messages.directory import (
+    DeleteQueue,
+    KeepQueues,
+    ListMoves,
+    ListQueues,
+    LocalQueue,
+    Moves,
+    SetQueueLimits,
+)
 from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
@@ -43,7 +51,10 @@ from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
+from sluicegate.gateway.security.external_logins import ExternalLogins
 from sluicegate.gateway.views.clients.accounts import ProfileKind
+from sluicegate.messaging.clients.homes import publisher_of_key
+from sluicegate.messaging.clients.payload_rules import PayloadRules
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
@@ -55,6 +66,7 @@ from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.queue_ways import QueueWays
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
+from sluicegate.protocols.amqp.links.subscriptions import container_of
 from sluicegate.protocols.amqp.registry import Registry
 from sluicegate.protocols.bridges.path import place_of
 from sluicegate.protocols.bridges.rules import BridgeServices
@@ -63,6 +75,7 @@ from sluicegate.protocols.flow.publishers.publisher import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows
 from sluicegate.protocols.mqtt.session.directory import SessionDirectory
 from sluicegate.protocols.mqtt.session.messages import RestoreSessions
+from sluicegate.protocols.mqtt.session.other_servers import OtherServers
 from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.rest.point import RestServices
 from sluicegate.storage.catalog.partition_owners import staging_owner_row
@@ -115,11 +128,11 @@ class MessageVpn:
         )
         watch_vpn(self.events, self.gate)
         watch_retained(self.events, self.space.retained)
-        self.clients = self._make_clients()
+        self.clients, self.payload_rules = self._make_clients(), PayloadRules(services.natives)
         self.access = VpnAccess(config, self.clients, self._write_row)
         self._apply_quotas()
         self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
-        self.users = self._make_users(stored)
+        self.users, self.external = self._make_users(stored), self._make_external()
         self._configure_roster()
         self.accounts = self._make_accounts(credentials)
 
@@ -130,7 +143,7 @@ class MessageVpn:
         self.cursors = self._spawn_cursors()
         self.reader_batches = ReaderBatches()
         self.staging = self._spawn_staging(stored)
-        self.network_clients = NetworkClients(self.space.broker)
+        self.network_clients, self.other_servers = NetworkClients(self.space.broker), OtherServers(services.runtime)
         self.sessions = self._spawn_sessions()
         self.publishers = self._spawn_publishers()
         self.http_flows = self._make_http_flows()
@@ -153,11 +166,29 @@ class MessageVpn:
         queues.report_lost_definitions()
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
-        await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._services.recovered.was_clean))
+        restored = RestorePublishers(
+            dict(stored.sessions), self._services.recovered.was_clean, self._stale_publishers()
+        )
+        await self.publishers.ask(restored)
+        await self._note_moving_containers()
         self.staging.inbox.post(FinishDecided())
         self._sample_rates()
         self.access.is_started = True
         self.clients.is_up = self.is_up
+
+    async def _note_moving_containers(self) -> None:
+        """Serve no container of which a subscription was being moved away when this broker ended."""
+        if self._services.environment.is_retired:
+            found: Moves = await self.queues.ask(ListMoves())
+            containers = [container_of(each.name) for each in found.queues if not each.is_received]
+            self.amqp_registry.containers.moving = frozenset([each for each in containers if each])
+
+    def _stale_publishers(self) -> frozenset[str]:
+        """Return the publishers whose homes are at other brokers of this machine, and that are here as well."""
+        siblings = self._services.environment.siblings
+        stale = frozenset() if siblings is None else siblings.stale_copies
+        names = [publisher_of_key(each) for each in stale]
+        return frozenset([name for vpn, name in names if vpn == self.name])
 
     def forget_deletions(self) -> None:
         """Delete the rows of deletions of retained messages that no neighbor has to hear of any more."""
@@ -207,6 +238,7 @@ class MessageVpn:
         self.access.config = self._services.config.message_vpn(self.name)
         self._apply_quotas()
         self.accounts.configure(self.config.authentication, credentials)
+        self.external.configure(self.config.authentication.http)
         return self.renew_roster()
 
     def renew_roster(self) -> frozenset[str]:
@@ -222,7 +254,10 @@ class MessageVpn:
     def _user_changed(self, name: str) -> None:
         """Put in force what operators changed of a user."""
         self.accounts.user_changed(name)
-        if self.clients.set_username(name, self.users.username(name)):
+        username = self.users.username(name)
+        if username is not None:
+            self.external.forget([name])
+        if self.clients.set_username(name, username):
             self._on_users_gone(self.name, frozenset({name}))
 
     def _make_clients(self) -> ClientRoster:
@@ -253,7 +288,10 @@ class MessageVpn:
 
     def _configure_roster(self) -> None:
         clients, acls = self.client_profiles.all().values(), self.acl_profiles.all().values()
-        configure_roster(self.clients, self.config, self.users.usernames(), clients, acls)
+        own = list(self.users.usernames())
+        self.external.forget([each.name for each in own])
+        further = self.external.in_force(clients, acls)
+        configure_roster(self.clients, self.config, [*own, *further], clients, acls)
         self.clients.is_up = self.is_up
 
     def profiles(self, kind: ProfileKind) -> AnyProfiles:
@@ -276,6 +314,7 @@ class MessageVpn:
         Rows that say more about it remain in the store.
         """
         self.keep_queues()
+        await self.external.close()
         await self.bridges.stop()
         await self.rest.stop()
         self.http_flows.end("the message VPN is deleted")
@@ -309,18 +348,19 @@ class MessageVpn:
     @property
     def sessions_count(self) -> int:
         """The number of MQTT sessions."""
-        return self._sessions().count
+        return self.session_directory().count
 
     def session_clients(self) -> list[str]:
         """Return the identifiers of the clients that have an MQTT session."""
-        return self._sessions().client_ids()
+        return self.session_directory().client_ids()
 
     @property
     def session_quota(self) -> SessionQuota:
         """The quota of MQTT sessions, and what is used of it."""
-        return self._sessions().quota
+        return self.session_directory().quota
 
-    def _sessions(self) -> SessionDirectory:
+    def session_directory(self) -> SessionDirectory:
+        """Return the directory of MQTT sessions, to look at."""
         sessions = self.sessions.behaviour
         assert isinstance(sessions, SessionDirectory)
         return sessions
@@ -375,7 +415,10 @@ class MessageVpn:
             kind,
             self.access,
             stored,
-            users_with=lambda field, profile: self.users.with_profile(field, profile),
+            users_with=lambda field, profile: [
+                *self.users.with_profile(field, profile),
+                *self.external.with_profile(field, profile),
+            ],
             on_users_changed=self._users_changed,
         )
 
@@ -388,9 +431,14 @@ class MessageVpn:
             on_changed=self._user_changed,
         )
 
+    def _make_external(self) -> ExternalLogins:
+        external = ExternalLogins(self.clients, self._services.runtime)
+        external.configure(self.config.authentication.http)
+        return external
+
     def _make_accounts(self, credentials: ConfiguredCredentials) -> Accounts:
         services = self._services
-        return Accounts(
+        accounts = Accounts(
             self.config.authentication,
             credentials,
             services.config.listeners,
@@ -399,6 +447,8 @@ class MessageVpn:
             services.password_checks,
             self.users.provisioned.objects,
         )
+        accounts.authenticator.external = self.external
+        return accounts
 
     def _make_rest_points(self, stored: StoredVpn) -> RestPoints:
         services = self._services

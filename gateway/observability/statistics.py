@@ -41,6 +41,14 @@ class QueueRates:
         taken = count - before if count >= before else count
         return taken * 1000 / max(now_ms - since_ms, SAMPLE_MS)  # a burst in the first moments is not a rate
 
+    def working(self) -> list[str]:
+        """Return the queues that have accepted messages between the last two samples."""
+        if not self._samples:
+            return []
+        _, counts = self._samples[-1]
+        _, before = self._samples[-2] if len(self._samples) > 1 else (0, dict[str, int]())
+        return [queue for queue, count in counts.items() if count != before.get(queue)]
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,20 +11,33 @@ from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.connections import (
+    ClientDetailsView,
+    ClientSubscriptionsView,
+    SubscriptionsQuery,
+)
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.messaging import OperatorMessage, PublishedView, WatchedMessageView
+from sluicegate.gateway.views.clients.retained import RetainedContentView, RetainedMessagesView, RetainedQuery
+from sluicegate.gateway.views.clients.sessions import MqttSessionsView, MqttSessionView, SessionQuery
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.traces import TracedPacket
+from sluicegate.gateway.views.cluster import ClusterBrokersView, ClusterView, ReplicationView
 from sluicegate.gateway.views.errors import TemplateNotFound
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.node.history import HistoryQuery, HistoryView
+from sluicegate.gateway.views.node.listeners import ListenersView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
-from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
+from sluicegate.gateway.views.queues.selections import SCAN_DEFAULT, START, MessageSelection, ReplayStart
 from sluicegate.gateway.views.rest import RestDeliveryPointView
+from sluicegate.messaging.queues.message_filter import MessageId
 from sluicegate.messaging.queues.template import QueueTemplate
 
 
@@ -33,6 +46,33 @@ class NodeInterface(Protocol):
 
     def in_vpn(self, name: str) -> "NodeInterface":
         """Return the operations on another message VPN. Raises VpnNotFound."""
+
+    async def show_cluster(self) -> ClusterView:
+        """Return the replicas of this broker. Raises Refused if it has none."""
+
+    async def list_cluster_brokers(self) -> ClusterBrokersView:
+        """Return all brokers of the cluster. Raises Refused."""
+
+    async def hand_over(self, replica: str, broker: str) -> None:
+        """Have a standby own a broker: the one of that name, for an empty one any that is ready. Raises Refused.
+
+        `broker`: one of the cluster; empty: this one.
+        """
+
+    async def add_replica(self, name: str, before: str) -> None:
+        """Add a replica to those of this broker, before another one or behind all; or move it there. Raises Refused."""
+
+    async def remove_replica(self, name: str) -> None:
+        """Take a replica from those of this broker. Raises Refused."""
+
+    async def show_replication(self) -> ReplicationView:
+        """Return the two sites of this broker. Raises Refused if it has one."""
+
+    async def promote_site(self, *, accept_loss: bool) -> None:
+        """Have this site's replicas own the broker; `accept_loss`: whatever of its log is not here. Raises Refused."""
+
+    async def demote_site(self) -> None:
+        """Have the owner give the broker up to the other site. Raises Refused."""
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN, by name."""
@@ -99,6 +139,22 @@ class NodeInterface(Protocol):
         `selector` selects among the messages. Raises QueueNotFound, QueueInvalid (no such partition, bad selector).
         """
 
+    async def search_queue(
+        self,
+        name: str,
+        selection: MessageSelection,
+        *,
+        partition: int | None = None,
+        position: MessageId = START,
+        limit: int = 100,
+        scan: int = SCAN_DEFAULT,
+    ) -> MessageSearchView:
+        """Return at most `limit` messages behind a position that a selection matches, without removing any.
+
+        At most `scan` messages are examined; the answer says where the next request goes on. Raises QueueNotFound,
+        QueueInvalid (no such partition, bad selector), Refused.
+        """
+
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
@@ -127,7 +183,13 @@ class NodeInterface(Protocol):
         """Delete a queue template; queues created from it stay as they are. Raises TemplateNotFound."""
 
     async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
-        """Delete, move or copy messages (`action`). Raises QueueNotFound, QueueInvalid."""
+        """Delete, move, copy or re-drive messages (`action`). Raises QueueNotFound, QueueInvalid."""
+
+    async def republish_messages(self, name: str, ids: Sequence[MessageId], *, remove: bool) -> TakenView:
+        """Publish messages again, to where they were published. Raises QueueNotFound.
+
+        With `remove`, each is deleted when its copy is safe; it stays if nobody got the copy.
+        """
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
         """Start a re-drive of dead messages. Raises QueueNotFound, QueueInvalid, Refused while one is running."""
@@ -189,6 +251,15 @@ class NodeInterface(Protocol):
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         """Return a page of the figures of queues, by name."""
 
+    async def node_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the node's figures of the last hour."""
+
+    async def vpn_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the figures of the message VPN."""
+
+    async def queue_history(self, name: str, question: HistoryQuery, *, partition: int | None = None) -> HistoryView:
+        """Return the figures of a queue or a partition of it. Raises QueueNotFound, QueueInvalid."""
+
     async def show_spool(self) -> SpoolView:
         """Return the spool: its incarnation, and how full it is."""
 
@@ -206,6 +277,59 @@ class NodeInterface(Protocol):
 
     async def client_names(self) -> Sequence[str]:
         """Return the name of every connected client, once for each connection. It costs far less than their views."""
+
+    async def show_client(self, name: str) -> ClientDetailsView:
+        """Return one connected client with all of its connections. Raises ClientNotFound."""
+
+    async def client_subscriptions(self, name: str, question: SubscriptionsQuery) -> ClientSubscriptionsView:
+        """Return a page of the subscriptions of a client, by subscription.
+
+        Raises ClientNotFound for one that is not connected and has no MQTT session.
+        """
+
+    async def trace_client(self, name: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        """Return what a client and the node say to each other from now on, also on connections that it makes later.
+
+        `payload_bytes` of each payload are shown, passwords never. Raises ClientNotFound, and Refused for protocols
+        that cannot be traced.
+        """
+
+    async def list_sessions(self, question: SessionQuery) -> MqttSessionsView:
+        """Return a page of the MQTT sessions, by client identifier."""
+
+    async def show_session(self, client_id: str) -> MqttSessionView:
+        """Return the MQTT session of a client, connected or not. Raises SessionNotFound."""
+
+    async def delete_session(self, client_id: str) -> None:
+        """End an MQTT session as its expiry would, and the connection of its client. Raises SessionNotFound, Refused.
+
+        Its subscriptions and the messages that wait for it are gone, and its will is published.
+        """
+
+    async def list_retained(self, question: RetainedQuery) -> RetainedMessagesView:
+        """Return a page of the retained messages, by topic. Raises QueueInvalid for a wrong topic filter."""
+
+    async def show_retained(self, topic: str) -> RetainedContentView:
+        """Return the retained message of a topic, with its payload. Raises RetainedMessageNotFound."""
+
+    async def delete_retained(self, topic: str) -> None:
+        """Delete the retained message of a topic, at neighbor brokers as well. Raises RetainedMessageNotFound, Refused.
+
+        It is deleted on the disk when this returns.
+        """
+
+    async def publish_message(self, message: OperatorMessage) -> PublishedView:
+        """Publish a message as often as it says; return when all are safe, or one was refused."""
+
+    async def watch_topics(self, topic: str) -> AsyncIterator[WatchedMessageView]:
+        """Return the messages that match a topic filter, from now on, until the node stops.
+
+        What comes faster than it is read is counted and dropped. Raises QueueInvalid for a wrong filter, and Refused
+        when too many watch.
+        """
+
+    async def list_listeners(self) -> ListenersView:
+        """Return the open ports for clients, by name."""
 
     async def disconnect_client(self, name: str) -> None:
         """Disconnect a client from all protocols; it may connect again. Raises ClientNotFound."""

@@ -111,8 +111,16 @@ def _logins(node: Node) -> Iterator[Sample]:
 
 def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     vpn = figures.vpn
+    for reason, count in vpn.other_servers.sent_counts.items():
+        yield Sample("sluicegate_mqtt_clients_redirected_total", count, (reason,))
     for reason, count in vpn.clients.denials.counts.items():
         yield Sample("sluicegate_clients_denied_total", count, (reason,))
+    for outcome, count in vpn.external.outcomes().items():
+        yield Sample("sluicegate_external_logins_total", count, (outcome,))
+    for (rule, outcome), count in vpn.payload_rules.counts.items():
+        yield Sample("sluicegate_payload_rule_messages_total", count, (outcome, rule))
+    if vpn.payload_rules.rules:
+        yield Sample("sluicegate_payload_rules_stale", vpn.payload_rules.stale_count)
     yield Sample("sluicegate_sessions", vpn.sessions_count)
     yield Sample("sluicegate_sessions_kept", vpn.session_quota.kept_count)
     yield Sample("sluicegate_sessions_bytes", vpn.session_quota.usage_bytes)

@@ -1,7 +1,7 @@
 """The operations of a running node: each asks the actors and returns a view of their replies."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 
 from pykka import ActorDeadError
@@ -19,25 +19,27 @@ from sluicegate.actors.messages.readers import CursorOverview, ListCursors
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.observability.history import History
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients.accounts import AccountOperations
-from sluicegate.gateway.operations.clients.clients import client_views, wanted_clients
+from sluicegate.gateway.operations.clients.client_operations import ClientOperations
+from sluicegate.gateway.operations.clients.listeners import listeners_view
 from sluicegate.gateway.operations.clients.message_vpns import vpn_view, vpns_view
-from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
+from sluicegate.gateway.operations.history import history_view
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
 from sluicegate.gateway.operations.node_views import actor_view, event_view, node_figures, reload_view, spool_view
-from sluicegate.gateway.operations.queues.asking import overviews_of
+from sluicegate.gateway.operations.queues.asking import not_found, overviews_of
 from sluicegate.gateway.operations.queues.explain import publish_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
 from sluicegate.gateway.operations.queues.queues import QueueOperations
+from sluicegate.gateway.operations.traces.traces import ClientTrace
 from sluicegate.gateway.views.bridges import BridgeView
-from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
-from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.traces import TracedPacket
+from sluicegate.gateway.views.cluster import NO_REPLICAS, ClusterBrokersView, ClusterView, ReplicationView
 from sluicegate.gateway.views.errors import (
-    ClientNotFound,
     Refused,
     TemplateAlreadyExists,
     TemplateNotFound,
@@ -47,20 +49,24 @@ from sluicegate.gateway.views.errors import (
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures
+from sluicegate.gateway.views.node.history import HistoryQuery, HistoryView
+from sluicegate.gateway.views.node.listeners import ListenersView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, PublishExplanation
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template, check_template_matches
 
 
-class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
+class NodeOperations(AccountOperations, ClientOperations, QueueOperations, NodeInterface):
     """Carries out operations by asking a node's actors. It works on one message VPN of the node."""
 
     def __init__(self, node: Node, vpn: str = DEFAULT_VPN, followers: QueueFollowers | None = None) -> None:
         """`followers` are shared by the views of all message VPNs; without them this view makes its own."""
         AccountOperations.__init__(self, node.vpns[vpn])
+        ClientOperations.__init__(self, node, node.vpns[vpn])
         followers = followers or QueueFollowers(node.services.runtime, node.services.root)
         QueueOperations.__init__(self, node, node.vpns[vpn], followers)
         self._changing = asyncio.Lock()  # a change of a template starts from its present state
@@ -75,6 +81,38 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
         if view is None or view._vpn is not vpn:  # another one of its name was deleted meanwhile
             view = self._views[name] = NodeOperations(self._node, name, self.followers)
         return view
+
+    async def show_cluster(self) -> ClusterView:
+        """Refuse: a broker with replicas answers by `gateway.cluster.operations`."""
+        raise Refused(NO_REPLICAS)
+
+    async def list_cluster_brokers(self) -> ClusterBrokersView:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def hand_over(self, replica: str, broker: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def add_replica(self, name: str, before: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def remove_replica(self, name: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def show_replication(self) -> ReplicationView:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def promote_site(self, *, accept_loss: bool) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def demote_site(self) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
@@ -145,11 +183,36 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
             reloading = asyncio.create_task(node.reload_from(node.configuration))
             node.services.runtime.keep(reloading)
             changes = await asyncio.shield(reloading)
-        return reload_view(node, changes)
+        return reload_view(changes, node.vpns.values())
 
     async def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
         return node_figures(self._node)
+
+    async def node_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the node's figures of the last hour."""
+        return self._history_view(self._node.history.node, question)
+
+    async def vpn_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the figures of the message VPN."""
+        history = self._node.history
+        return self._history_view(history.vpns.look(self._vpn.name, history.step()), question)
+
+    async def queue_history(self, name: str, question: HistoryQuery, *, partition: int | None = None) -> HistoryView:
+        """Return the figures of a queue or a partition of it, which are kept for an hour from now."""
+        history, vpn = self._node.history, self._vpn.name
+        target = history.target(vpn, name)
+        if target is None:
+            raise not_found(self._vpn.space, name)
+        if partition is None:
+            return self._history_view(history.queues.look((vpn, name), history.step()), question)
+        if partition >= len(target.partitions):
+            allowed = f"0 to {len(target.partitions) - 1}"
+            raise QueueInvalid("partition", f"{partition} does not exist", allowed)
+        return self._history_view(history.partitions.look((vpn, name, partition), history.step()), question)
+
+    def _history_view(self, history: History, question: HistoryQuery) -> HistoryView:
+        return history_view(history, question, wall_ms=self._node.services.clock.wall_ms())
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""
@@ -171,25 +234,6 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
         """Cancel the backup that is running."""
         return await cancel_backup(self._node)
 
-    async def list_clients(self, question: ClientQuery) -> ClientsView:
-        """Return a page of the connected clients."""
-        found = wanted_clients(self._node, self._vpn.name, question)
-        page = found[question.after : question.after + question.limit]
-        names = {each.rights.client for each in page}
-        handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
-        theirs = await overviews_of([each for each in handles if names & each.state.clients()])
-        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.services.clock.now_ms())
-        return ClientsView(total_count=len(found), clients=views)
-
-    async def client_names(self) -> Sequence[str]:
-        """Return the name of every connected client, once for each of its connections."""
-        return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuery())]
-
-    async def disconnect_client(self, name: str) -> None:
-        """Disconnect a client."""
-        if not self._node.disconnect(self._vpn, name):
-            raise ClientNotFound(name)
-
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with those that it supervises."""
         return [actor_view(root.overview(), "") for root in self._node.services.runtime.roots]
@@ -200,6 +244,16 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
             event_view(number, event)
             for number, event in self._node.services.runtime.events.record.recent(after, limit)
         ]
+
+    async def trace_client(self, name: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        """Return what a client and the node say to each other."""
+        trace = ClientTrace(self._node, self._vpn.name, name, payload_bytes)
+        trace.connections()  # there is one now
+        return trace.packets()
+
+    async def list_listeners(self) -> ListenersView:
+        """Return the open ports for clients."""
+        return listeners_view(self._node)
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         """Return every delivery point by name."""
@@ -277,13 +331,6 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
         """Connect a bridge."""
         await self._vpn.bridges.resume(name)
         return self._vpn.bridges.view(name)
-
-    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
-        """Return a page of subscriptions."""
-        vpn = self._vpn.name
-        rows, interests = rows_of(self._vpn.space, question, vpn), self._vpn.space.interests
-        exported = interests is not None and interests.has_exports
-        return await asyncio.to_thread(lambda: answer(rows, question, vpn, exported=exported))
 
     async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         """Explain the routing of a message."""

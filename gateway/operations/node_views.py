@@ -1,12 +1,13 @@
 """Make views of a node as a whole: its actors, its events, its totals, its spool."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.reload import Changes
 from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.node.figures import (
     NodeFigures,
     ProcessFigures,
@@ -50,12 +51,12 @@ def event_view(number: int, event: Event) -> EventView:
     )
 
 
-def reload_view(node: Node, changes: Changes) -> ReloadView:
-    """Return what a reload has changed."""
+def reload_view(changes: Changes, vpns: Iterable[MessageVpn] = ()) -> ReloadView:
+    """Return what a reload has changed, with the warnings of message VPNs."""
     return ReloadView(
         taken_over=tuple(str(change) for change in changes.reloadable),
         restart_needed=tuple(str(change) for change in changes.restart_needed),
-        warnings=tuple(text for vpn in node.vpns.values() for text in vpn.warnings),
+        warnings=tuple(text for vpn in vpns for text in vpn.warnings),
     )
 
 

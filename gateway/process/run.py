@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
-from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
@@ -18,11 +18,12 @@ from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limit
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.process.operator_ports import AdminPorts
+from sluicegate.gateway.process.service_manager import tell_ready
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
-from sluicegate.storage.store.store import SpoolStore
+from sluicegate.storage.interface import Store
 
 
 @final
@@ -125,8 +126,10 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
 
 def make_node(
     config: Config,
-    store: SpoolStore,
+    store: Store,
     *,
+    clock: Clock | None = None,
+    rng: random.Random | None = None,
     environment: Environment = MACHINE,
     operator_ports: Callable[[Node], OperatorPorts],
 ) -> Node:
@@ -135,8 +138,8 @@ def make_node(
         return Node(
             config,
             store=store,
-            clock=SystemClock(),
-            rng=random.SystemRandom(),
+            clock=clock or SystemClock(),
+            rng=rng or random.SystemRandom(),
             environment=environment,
             operator_ports=operator_ports,
         )
@@ -174,7 +177,8 @@ def _announce(node: Node) -> None:
 
 
 def announce(what: str, endpoints: Sequence[tuple[str, str]], commands: Sequence[str]) -> None:
-    """Print what is ready, the addresses to connect to, and commands to try."""
+    """Print what is ready, the addresses to connect to, and commands to try; tell the service manager."""
+    tell_ready(f"Sluicegate {release()} {what}")
     width = max([len(name) for name, _ in endpoints], default=0)
     addresses = [f"  {name:<{width}}  {url}" for name, url in endpoints]
     lines = [f"Sluicegate {release()} {what}", *addresses, *commands]

@@ -101,6 +101,16 @@ class BridgeSessions:
             )
         await self._keep(settings, (*_filters(settings), *opened.still_subscribed))
 
+    def row(self, name: str) -> bytes | None:
+        """Return the row of a bridge's session, for another broker of the machine; None: it has none."""
+        session = self._sessions.get(name)
+        return None if session is None else session.written()
+
+    async def adopt(self, name: str, row: bytes) -> None:
+        """Store the session of a bridge that another broker of the machine has had."""
+        self._sessions[name] = _read(row)
+        await self._write(name, row)
+
     async def _keep(self, settings: BridgeSettings, filters: tuple[str, ...]) -> None:
         session = _Session(settings.remote.url(), settings.remote.client_id, filters)
         name = settings.name

@@ -15,8 +15,9 @@ from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.findings import Finding, changed, described
 from sluicegate.gateway.config.sections.message_vpns.bridges import NODE_NAME_MISSING, Bridge
 from sluicegate.gateway.config.settings.bridge_conflicts import conflicts
-from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
+from sluicegate.gateway.config.settings.bridges import client_id_of, refused_rules, settings_of
 from sluicegate.gateway.provisioning.bridge_sessions import BridgeSessions
+from sluicegate.gateway.provisioning.handover import Handed, Handover
 from sluicegate.gateway.provisioning.store import (
     CONFIGURATION,
     OPERATOR,
@@ -78,6 +79,9 @@ class Bridges:
         self.counters: dict[str, dict[tuple[str, str], RuleCounters]] = {}  # by bridge; then by direction and rule
         self._provisioned = ProvisionedObjects(BRIDGES, vpn, stored.catalog, self._configured)
         self._sessions = BridgeSessions(vpn, stored.catalog)
+        self.handover: Final = Handover(
+            self._provisioned, Bridge, follow=self._follow_handed, packed=self._packed, unpack=self._unpack
+        )
         self._reasons: dict[str, str] = {}  # why an enabled bridge does not run, by its name
         self._paused: set[str] = set()  # until an operator resumes them, or a restart
         self._is_stopped = False  # the node stops: no bridge starts any more
@@ -96,7 +100,11 @@ class Bridges:
 
     def wanted(self) -> list[str]:
         """Return the names of the bridges that are to run, whether they do or not."""
-        return [name for name, definition in self._definitions().items() if self._is_wanted(definition)]
+        return [
+            name
+            for name, definition in self._definitions().items()
+            if self._is_wanted(definition) and not self._provisioned.goes_to(name)
+        ]
 
     def view(self, name: str) -> BridgeView:
         """Return the view of a bridge. Raises BridgeNotFound."""
@@ -123,6 +131,24 @@ class Bridges:
     async def resume(self, name: str) -> None:
         """Connect a bridge that is paused, waits, or has given up. Raises BridgeNotFound and Refused."""
         await self._provisioned.change(self._resume(name))
+
+    def _packed(self, bridge: Bridge) -> Handed:
+        """Return a bridge for another broker: with the name by which the foreign broker knows it, and its session."""
+        name = bridge.name
+        client_id = bridge.client_id or client_id_of(self._node, self._name, name)
+        definition = bridge.to_dict() | {"client_id": client_id}
+        return Handed(name, definition, self._sessions.row(name), is_paused=name in self._paused)
+
+    async def _unpack(self, handed: Handed) -> None:
+        if handed.session is not None:
+            await self._sessions.adopt(handed.name, handed.session)
+        if handed.is_paused:
+            self._paused.add(handed.name)
+
+    async def _follow_handed(self, name: str) -> None:
+        await self._follow(name)
+        if name not in self._definitions():
+            self.counters.pop(name, None)
 
     async def _create(self, bridge: Bridge) -> None:
         self._provisioned.check_new(bridge.name)
@@ -218,7 +244,9 @@ class Bridges:
         definition = self._definitions().get(name)
         if definition is None:
             self._paused.discard(name)
-        if definition is None or not self._is_wanted(definition):
+        if to := self._provisioned.goes_to(name):
+            self._reasons[name] = f"moves to broker {to}"
+        if definition is None or to or not self._is_wanted(definition):
             await self._end(name)
             return
         try:

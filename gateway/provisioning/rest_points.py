@@ -19,6 +19,7 @@ from sluicegate.gateway.config.settings.rest_delivery_points import (
     reserved_headers,
     settings_of,
 )
+from sluicegate.gateway.provisioning.handover import Handed, Handover
 from sluicegate.gateway.provisioning.store import (
     CONFIGURATION,
     OPERATOR,
@@ -68,6 +69,9 @@ class RestPoints:
         )
         self.running: dict[str, RunningPoint] = {}
         self._provisioned = ProvisionedObjects(POINTS, vpn, stored.catalog, self._configured)
+        self.handover: Final = Handover(
+            self._provisioned, RestDeliveryPoint, follow=self._follow, packed=_packed, unpack=_unpack
+        )
         self._reasons: dict[str, str] = {}  # why an enabled point does not run, by its name
         self._is_stopped = False  # the node stops: no point starts any more
 
@@ -172,9 +176,20 @@ class RestPoints:
         definition = self._definitions().get(name)
         if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
+        if to := self._provisioned.goes_to(name):
+            self._reasons[name] = f"moves to broker {to}"
+            return None
         try:
             return settings_of(definition, self._targets())
         except ValueError as error:  # it is of an earlier release, or a secret or certificate is gone
             self._reasons[name] = str(error)
             log.error("REST delivery point %r does not start: %s", name, error)
             return None
+
+
+def _packed(point: RestDeliveryPoint) -> Handed:
+    return Handed(point.name, point.to_dict())
+
+
+async def _unpack(handed: Handed) -> None:
+    """Do nothing: all there is to know of a delivery point is its definition."""

@@ -24,6 +24,8 @@ from sluicegate.storage.interface import Table, TableWrite
 CONFIGURATION: Final = "configuration"
 OPERATOR: Final = "operator"  # created while the node ran
 
+# Prefix of the key of an object's row: the row says which broker of the machine it goes to (`handover`).
+HANDOVER_ROW: Final = b"handover/"
 
 T = TypeVar("T")
 N = TypeVar("N", bound=NamedSection)
@@ -110,6 +112,12 @@ class ProvisionedObjects(Generic[T]):
             except ValueError as problem:
                 shown = name.decode(errors="backslashreplace")
                 log.error("%s %r in the store cannot be read and is ignored: %s", kind.not_found.kind, shown, problem)
+        prefix = HANDOVER_ROW + kind.row_key
+        self.going = {  # by name: the broker of the machine that gets an object, hidden or not, and may have it already
+            key.removeprefix(prefix).decode(errors="backslashreplace"): row.decode(errors="backslashreplace")
+            for key, row in catalog.items()
+            if key.startswith(prefix)
+        }
 
     def origin(self, name: str) -> str:
         """Return the origin of the object that is in force. Raises NotFound."""
@@ -123,7 +131,13 @@ class ProvisionedObjects(Generic[T]):
         """Return an object that operators created. Raises NotFound and Refused."""
         if self.origin(name) == CONFIGURATION:
             raise Refused(f"{self._kind.not_found.kind} {name!r} is configured: change the configuration, and reload")
+        if to := self.goes_to(name):
+            raise Refused(f"{self._kind.not_found.kind} {name!r} moves to broker {to}; try again in a moment")
         return self.objects[name]
+
+    def goes_to(self, name: str) -> str:
+        """Return the broker of the machine to which the object in force goes, and so does not run here; or nothing."""
+        return self.going.get(name, "") if name in self.objects and name not in self._configured() else ""
 
     def check_new(self, name: str) -> None:
         """Check that an object of this name may be created. Raises AlreadyExists and Refused."""
@@ -145,16 +159,24 @@ class ProvisionedObjects(Generic[T]):
 
     async def put(self, name: str, value: T | None) -> None:
         """Store an object, or delete it if `value` is None, within a change. Raises Refused."""
-        row = TableWrite(
-            Table.CATALOG,
-            self._kind.row_key + name.encode(),
-            None if value is None else self._kind.written(value),
-        )
-        try:
-            await self._vpn.write_row(WriteRow(row))
-        except StoreRefused as refusal:
-            raise Refused(str(refusal)) from None
+        if value is not None and name in self.going:  # an earlier object of this name went there
+            await self.put_going(name, "")
+        await self._write(self._kind.row_key + name.encode(), None if value is None else self._kind.written(value))
         if value is None:
             del self.objects[name]
         else:
             self.objects[name] = value
+
+    async def put_going(self, name: str, to: str) -> None:
+        """Store to which broker an object goes, or that it goes to none, within a change. Raises Refused."""
+        await self._write(HANDOVER_ROW + self._kind.row_key + name.encode(), to.encode() if to else None)
+        if to:
+            self.going[name] = to
+        else:
+            self.going.pop(name, None)
+
+    async def _write(self, key: bytes, row: bytes | None) -> None:
+        try:
+            await self._vpn.write_row(WriteRow(TableWrite(Table.CATALOG, key, row)))
+        except StoreRefused as refusal:
+            raise Refused(str(refusal)) from None

@@ -20,6 +20,7 @@ from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.observability.events import (
     CLIENT_BIND_FAILED,
     CLIENT_CONNECT_FAILED,
+    CLIENT_PAYLOAD_INVALID,
     CLIENT_PERMISSION_DENIED,
     CLIENT_PUBLISH_DENIED,
     CLIENT_SUBSCRIBE_DENIED,
@@ -31,7 +32,7 @@ from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import AccountSecrets
 from sluicegate.protocols.security.authentication import Authenticator, Credentials, Mechanism
 from sluicegate.protocols.security.login_attempts import LoginAttempts
-from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.security.oauth import OAUTH_METHODS, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
 
 # What a client was denied becomes an event, and so a line of the audit log. `messaging.clients.rights` counts denials;
@@ -51,6 +52,7 @@ EVENTS_OF_DENIALS: Final[dict[str, EventKind]] = {
     rights.UNRELEASED: CLIENT_PUBLISH_DENIED,
     rights.PUBLISH_ACL: CLIENT_PUBLISH_DENIED,
     rights.GUARANTEED_SEND: CLIENT_PUBLISH_DENIED,
+    rights.PAYLOAD_INVALID: CLIENT_PAYLOAD_INVALID,
     rights.SUBSCRIBE_ACL: CLIENT_SUBSCRIBE_DENIED,
     rights.SHARE_NAME_ACL: CLIENT_SUBSCRIBE_DENIED,
     rights.SHARED_SUBSCRIPTIONS: CLIENT_SUBSCRIBE_DENIED,
@@ -87,7 +89,8 @@ class Accounts:
         self._listeners = listeners
         self._provisioned = made
         self._secrets = AccountSecrets({})  # of all accounts
-        self._scram = scram.ScramSha256({}, authentication.scram_iterations, runtime.rng.randbytes)
+        self._scram = scram.Scram({}, authentication.scram_iterations, runtime.rng.randbytes)
+        self._scram_512 = scram.Scram({}, authentication.scram_iterations, runtime.rng.randbytes, scram.NAME_512)
         self.authenticator = Authenticator(
             credentials=self._credentials(),
             scram_matches=scram.password_matches,
@@ -102,8 +105,14 @@ class Accounts:
         """Return whether no client can log in on a listener: it requires an account, and there is none."""
         listener = self._listeners.enabled()[name]
         has_certificates = isinstance(listener, TlsListener) and listener.client_ca is not None
-        has_accounts = len(self._secrets) > 0 or self._configured.verifier is not None or has_certificates
+        has_accounts = (
+            len(self._secrets) > 0 or self._configured.verifier is not None or has_certificates or self.has_backend()
+        )
         return not has_accounts and not self.authenticator.admits_anonymous(name)
+
+    def has_backend(self) -> bool:
+        """Return whether a backend decides about names that are no accounts."""
+        return self.authenticator.external is not None and self.authenticator.external.is_asked
 
     def configure(self, authentication: Authentication, credentials: ConfiguredCredentials) -> None:
         """Put a configuration in force, with the credentials read from its files."""
@@ -130,10 +139,11 @@ class Accounts:
             if authentication.anonymous_allowed_on(listener.host)
         ]
         secrets = {name: user.scram for name, user in self._provisioned.items()} | configured.secrets
-        self._scram.configure(secrets, authentication.scram_iterations)
-        mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
+        mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram, scram.NAME_512: self._scram_512}
+        for each in (self._scram, self._scram_512):
+            each.configure(secrets, authentication.scram_iterations)
         if configured.verifier is not None:
-            mechanisms |= {name: OAuthMechanism(name, configured.verifier) for name in (OAUTHBEARER, XOAUTH2)}
+            mechanisms |= {name: OAuthMechanism(name, configured.verifier) for name in OAUTH_METHODS}
         made = {name: user.password_hash for name, user in self._provisioned.items()}
         self._secrets = AccountSecrets(made | configured.secrets)
         return Credentials(
@@ -158,7 +168,11 @@ def _report_denials(roster: ClientRoster, events: Events) -> None:
     def report(reason: str, client: str, text: str) -> None:
         events.emit(EVENTS_OF_DENIALS[reason], text, client=client or NOBODY)
 
+    def report_unfit(client: str, text: str) -> None:
+        events.emit(CLIENT_PAYLOAD_INVALID, text, client=client or NOBODY)
+
     roster.denials.listener = report
+    roster.denials.unfit_listener = report_unfit
 
 
 def configure_roster(

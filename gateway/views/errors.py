@@ -69,6 +69,21 @@ class ClientNotFound(NotFound):
     kind = "client"
 
 
+class SessionNotFound(NotFound):
+    """No MQTT client of that identifier has a session."""
+
+    kind = "MQTT session"
+
+
+class RetainedMessageNotFound(NotFound):
+    """Nothing is retained on that topic."""
+
+    kind = "retained message"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(topic, f"nothing is retained on topic {topic!r}")
+
+
 class TemplateNotFound(NotFound):
     """No queue template has that name."""
 
@@ -195,6 +210,10 @@ class Refused(RuntimeError):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+class NotReady(Refused):
+    """The node or replica starts, and takes the operation in a moment."""
 
 
 # --- why a node cannot start: a port in use, an unusable folder ---

@@ -1,24 +1,35 @@
 // The console: navigation between pages, and the periodic refresh of the open page. The pages are in pages/.
 
-import { DEFAULT_VPN, chooseVpn, get, vpn } from "./api/admin.js";
+import { DEFAULT_VPN, chooseVpn, get, latest, vpn } from "./api/admin.js";
 import * as actors from "./pages/actors.js";
-import * as clients from "./pages/clients.js";
+import * as messageVpn from "./pages/access/message-vpn.js";
+import * as vpns from "./pages/access/message-vpns.js";
+import * as profiles from "./pages/access/profiles.js";
+import * as users from "./pages/access/users.js";
 import * as bridge from "./pages/bridges/bridge.js";
 import * as bridges from "./pages/bridges/bridges.js";
+import * as client from "./pages/clients/client.js";
+import * as clients from "./pages/clients/clients.js";
+import * as listeners from "./pages/clients/listeners.js";
+import * as retainedMessage from "./pages/clients/retained-message.js";
+import * as retained from "./pages/clients/retained.js";
+import * as session from "./pages/clients/session.js";
+import * as sessions from "./pages/clients/sessions.js";
+import * as subscriptions from "./pages/clients/subscriptions.js";
 import * as point from "./pages/delivery-point.js";
 import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
 import * as explain from "./pages/explain.js";
-import * as vpns from "./pages/message-vpns.js";
 import * as link from "./pages/network/link.js";
 import * as network from "./pages/network/network.js";
 import * as overview from "./pages/overview.js";
+import * as publish from "./pages/publish.js";
 import * as messages from "./pages/queues/messages.js";
 import * as queue from "./pages/queues/queue.js";
 import * as queues from "./pages/queues/queues.js";
 import * as templates from "./pages/queues/templates.js";
+import * as replicas from "./pages/replicas.js";
 import * as spool from "./pages/spool.js";
-import * as users from "./pages/users.js";
 import { accountWords, learnAccess, seesNode } from "./widgets/access.js";
 import { attempt, notice } from "./widgets/dialogs.js";
 import { h, setText } from "./widgets/elements.js";
@@ -27,26 +38,72 @@ import { listen, moveRow, showKeys, takeKeys } from "./widgets/keys.js";
 const REFRESH_MS = 2_000;
 const DIGITS = 9; // keys that open pages
 
-const PAGES = [
-  { path: "", title: "Overview", page: overview },
-  { path: "queues", title: "Queues", page: queues },
-  { path: "clients", title: "Clients", page: clients },
-  { path: "actors", title: "Actors", page: actors, ofNode: true },
-  { path: "explain", title: "Explain", page: explain },
-  { path: "events", title: "Events", page: events, ofNode: true },
-  { path: "users", title: "Users", page: users },
-  { path: points.POINTS, title: "Delivery points", page: points },
-  { path: "spool", title: "Spool", page: spool, ofNode: true },
-  { path: bridges.BRIDGES, title: "Bridges", page: bridges },
-  { path: network.NETWORK, title: "Network", page: network, ofNode: true },
-  { path: vpns.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
+const GROUPS = [
+  {
+    title: "",
+    pages: [
+      { path: "", title: "Overview", page: overview },
+      { path: "queues", title: "Queues", page: queues },
+      { path: clients.CLIENTS, title: "Clients", page: clients },
+      { path: "events", title: "Events", page: events, ofNode: true },
+    ],
+  },
+  {
+    title: "Topics and connections",
+    pages: [
+      { path: "publish", title: "Publish & watch", page: publish },
+      { path: "subscriptions", title: "Subscriptions", page: subscriptions },
+      { path: retained.RETAINED, title: "Retained", page: retained },
+      { path: sessions.SESSIONS, title: "MQTT sessions", page: sessions },
+      { path: listeners.LISTENERS, title: "Listeners", page: listeners, ofNode: true },
+    ],
+  },
+  {
+    title: "Brokers",
+    pages: [
+      { path: bridges.BRIDGES, title: "Bridges", page: bridges },
+      { path: points.POINTS, title: "Delivery points", page: points },
+      { path: network.NETWORK, title: "Network", page: network, ofNode: true },
+      { path: replicas.REPLICAS, title: "Replicas", page: replicas, ofNode: true },
+    ],
+  },
+  {
+    title: "Access",
+    pages: [
+      { path: "users", title: "Users", page: users },
+      { path: profiles.PROFILES, title: "Profiles", page: profiles },
+      { path: messageVpn.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
+    ],
+  },
+  {
+    title: "Diagnostics",
+    pages: [
+      { path: "explain", title: "Explain", page: explain },
+      { path: "actors", title: "Actors", page: actors, ofNode: true },
+      { path: "spool", title: "Spool", page: spool, ofNode: true },
+    ],
+  },
 ];
+const PAGES = GROUPS.flatMap((group) => group.pages);
+
+/** The pages of one object each, by the page that lists them. */
+const DETAILS = {
+  queues: queue,
+  [clients.CLIENTS]: client,
+  [sessions.SESSIONS]: session,
+  [retained.RETAINED]: retainedMessage,
+  [points.POINTS]: point,
+  [bridges.BRIDGES]: bridge,
+  [network.NETWORK]: link,
+  [messageVpn.MESSAGE_VPNS]: messageVpn,
+};
 
 const place = document.getElementById("page");
 const state = document.getElementById("state");
 const vpnChoice = document.getElementById("vpn");
-let open = { refresh: async () => {} }; // the open page: {refresh, keys, back}; keys and back are optional
+let open = { refresh: async () => {} }; // the open page: {refresh, keys, back, close}; all but refresh are optional
 let refreshing = null; // the page that is being refreshed
+let begun = false; // the access levels are known; until then no page opens, which would be replaced
 let paused = false;
 let timer = 0;
 
@@ -62,22 +119,33 @@ function decoded(part) {
 /** Read the address: `#/queues/orders%2Feu/messages` is the messages of the queue `orders/eu`. */
 function target() {
   const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
-  if (parts[0] === "queues" && parts.length === 2) return { page: queue, parts, name: "queues" };
   if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
   if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
-  if (parts[0] === points.POINTS && parts.length === 2) return { page: point, parts, name: points.POINTS };
-  if (parts[0] === bridges.BRIDGES && parts.length === 2) return { page: bridge, parts, name: bridges.BRIDGES };
-  if (parts[0] === network.NETWORK && parts.length === 2) return { page: link, parts, name: network.NETWORK };
-  const known = PAGES.find((each) => each.path === (parts[0] ?? "")) ?? PAGES[0];
+  if (parts.length === 2 && Object.hasOwn(DETAILS, parts[0])) return { page: DETAILS[parts[0]], parts, name: parts[0] };
+  const known = PAGES.find((each) => each.path === (parts[0] ?? ""));
+  if (known === undefined) return { page: { open: openNothing }, parts, name: null };
   return { page: known.page, parts, name: known.path };
+}
+
+/** The page of an address that has none. */
+function openNothing() {
+  missing(`There is no page at ${location.hash}.`);
+  return { refresh: async () => {} };
+}
+
+/** Say that what the address names does not exist, in place of the page and its keys. */
+function missing(text) {
+  takeKeys([]);
+  place.replaceChildren(h("h1", {}, "Not found"), h("p", {}, text), h("p", {}, h("a", { href: "#/" }, "Overview")));
 }
 
 function turn() {
   const { page, parts, name } = target();
+  open.close?.();
   place.replaceChildren();
   open = page.open(place, parts.slice(1));
   takeKeys(open.keys ?? []);
-  for (const link of document.querySelectorAll("#pages a")) {
+  for (const link of document.querySelectorAll("#pages a[data-path]")) {
     if (link.dataset.path === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
@@ -96,7 +164,14 @@ async function refresh() {
     await page.refresh();
     if (open === page) showState(paused ? "paused" : "live", "");
   } catch (problem) {
-    if (open === page) showState(problem.status ? "refused" : "no answer", problem.message);
+    if (open !== page) return;
+    if (problem.status === 404 && target().parts.length > 1) {
+      missing(problem.message); // without buttons that would act on it
+      open = { refresh: async () => {} };
+      showState(paused ? "paused" : "live", "");
+      return;
+    }
+    showState(problem.status ? "refused" : "no answer", problem.message);
   }
   if (open !== page) return; // the other page has its own refresh
   refreshing = null;
@@ -130,9 +205,16 @@ async function showAccess() {
   const line = document.getElementById("account");
   setText(line, accountWords());
   line.hidden = !accountWords();
+  const cluster = seesNode() ? await latest("cluster") : null;
+  const isStandby = cluster !== null && cluster.role !== "owner";
   for (const { path, ofNode } of PAGES) {
-    document.querySelector(`#pages a[data-path="${path}"]`).hidden = Boolean(ofNode) && !seesNode();
+    const isOne = path === replicas.REPLICAS;
+    const hidden = (Boolean(ofNode) && !seesNode()) || (isOne ? cluster === null : isStandby);
+    document.querySelector(`#pages a[data-path="${path}"]`).hidden = hidden;
   }
+  for (const group of document.querySelectorAll("#pages .group")) group.hidden = !group.querySelector("a:not([hidden])");
+  if (isStandby) location.hash = `#/${replicas.REPLICAS}`;
+  return isStandby;
 }
 
 /** Offer the message VPNs if the account may see them all; otherwise the address names one, as `?vpn=NAME`. */
@@ -152,11 +234,12 @@ async function offerVpns() {
 /** Read the access levels, and open the page that the address names. */
 async function begin() {
   try {
-    await showAccess();
-    await offerVpns();
+    const isStandby = await showAccess();
+    if (!isStandby) await offerVpns();
   } catch (problem) {
     notice(problem.message, { wrong: true });
   }
+  begun = true;
   turn();
 }
 
@@ -169,11 +252,19 @@ function back() {
   if (open.back?.()) return;
   const { parts, name } = target();
   if (parts.length > 1) location.hash = `#/${parts.slice(0, -1).map(encodeURIComponent).join("/")}`;
-  else location.hash = `#/${name}`;
+  else location.hash = `#/${name ?? ""}`;
 }
 
 document.getElementById("pages").append(
-  ...PAGES.map(({ path, title }) => h("a", { href: `#/${path}`, "data-path": path }, title)),
+  ...GROUPS.map(({ title, pages }) =>
+    h(
+      "div",
+      { class: "group" },
+      title ? h("h2", {}, title) : null,
+      pages.map((each) => h("a", { href: `#/${each.path}`, "data-path": each.path }, each.title)),
+    ),
+  ),
+  h("div", { class: "group" }, h("h2", {}, "Admin API"), h("a", { href: "../docs" }, "Operations"), h("a", { href: "../metrics" }, "Metrics")),
 );
 document.getElementById("help").addEventListener("click", showKeys);
 listen([
@@ -187,8 +278,8 @@ listen([
   { key: "p", meaning: "pause or resume", press: pause },
   { key: "Escape", meaning: "back", press: back },
 ]);
-window.addEventListener("hashchange", turn);
-window.addEventListener(vpns.CHANGED, () => attempt(offerVpns));
+window.addEventListener("hashchange", () => begun && turn());
+window.addEventListener(messageVpn.CHANGED, () => attempt(offerVpns));
 document.addEventListener("visibilitychange", () => document.hidden || paused || refresh());
 vpnChoice.addEventListener("change", () => {
   chooseVpn(vpnChoice.value);

@@ -3,14 +3,24 @@
 from typing import Final
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from sluicegate.gateway.admin.operation import INVALID_PARAMETER, PROBLEM, Answer, Operations, Parameter, TextParameter
 from sluicegate.gateway.admin.requests import path_name, text, view_answer, whole_number
 from sluicegate.gateway.admin.rest.queues import NO_QUEUE
+from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.clients.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.connections import (
+    SUBSCRIPTIONS_DEFAULT,
+    SUBSCRIPTIONS_MAX,
+    ClientDetailsView,
+    ClientSubscriptionsView,
+    SubscriptionsQuery,
+)
 from sluicegate.gateway.views.clients.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.traces import PAYLOAD_BYTES_MAX, TracedPacket
 from sluicegate.gateway.views.queues.explanations import (
     ExampleMessage,
     KeyExplanation,
@@ -44,12 +54,67 @@ async def list_clients(node: NodeInterface, request: Request) -> Response:
     return view_answer(await node.list_clients(ClientQuery(client_name=name, after=after, limit=limit)))
 
 
-@CLIENTS.operation(
-    "DELETE",
-    "/clients/{name}",
-    Answer(204, "Disconnected"),
-    Answer(404, "No client of that name is connected", PROBLEM),
+NO_CLIENT: Final = Answer(404, "No client of that name is connected", PROBLEM)
+
+
+@CLIENTS.operation("GET", "/clients/{name}", Answer(200, "The client", ClientDetailsView), NO_CLIENT)
+async def show_client(node: NodeInterface, request: Request) -> Response:
+    """One client: each of its connections, with its flows and what its protocol has agreed on."""
+    return view_answer(await node.show_client(path_name(request)))
+
+
+SUBSCRIPTION_PARAMETER: Final = TextParameter(
+    "topic_str", "pattern of the subscription; `*` stands for any characters, `?` for one", 65_535
 )
+SUBSCRIPTIONS_NUMBERS: Final = (
+    Parameter("after", "subscriptions to skip", 0, 2**31 - 1, 0),
+    Parameter("limit", "maximum number of subscriptions to return", 1, SUBSCRIPTIONS_MAX, SUBSCRIPTIONS_DEFAULT),
+)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/clients/{name}/subscriptions",
+    Answer(200, "A page of subscriptions", ClientSubscriptionsView),
+    Answer(404, "No client of that name is connected or has an MQTT session", PROBLEM),
+    INVALID_PARAMETER,
+    parameters=(SUBSCRIPTION_PARAMETER, *SUBSCRIPTIONS_NUMBERS),
+)
+async def client_subscriptions(node: NodeInterface, request: Request) -> Response:
+    """The subscriptions of one client, with the options that MQTT has for them."""
+    after, limit = (whole_number(request, each) or 0 for each in SUBSCRIPTIONS_NUMBERS)
+    question = SubscriptionsQuery(topic_str=text(request, SUBSCRIPTION_PARAMETER) or "", after=after, limit=limit)
+    return view_answer(await node.client_subscriptions(path_name(request), question))
+
+
+EVENTS_TYPE: Final = "text/event-stream"
+PAYLOAD_PARAMETER: Final = Parameter("payload", "bytes of each payload to show", 0, PAYLOAD_BYTES_MAX, 0)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/clients/{name}/trace",
+    Answer(200, "An event for each packet; its data is a TracedPacket", media_type=EVENTS_TYPE),
+    NO_CLIENT,
+    Answer(409, "The protocol of the client cannot be traced", PROBLEM),
+    INVALID_PARAMETER,
+    parameters=(PAYLOAD_PARAMETER,),
+    level=AccessLevel.READ_WRITE,
+)
+async def trace_client(node: NodeInterface, request: Request) -> Response:
+    """Follow the packets of one MQTT client, live and in both directions, also when it connects again."""
+    payload_bytes = whole_number(request, PAYLOAD_PARAMETER) or 0
+    if request.method == "HEAD":  # the body of a GET would be endless; HEAD has none
+        await node.show_client(path_name(request))  # nothing begins that nobody would end
+        answer = Response(media_type=EVENTS_TYPE)
+        del answer.headers["content-length"]
+        return answer
+    traced = await node.trace_client(path_name(request), payload_bytes)
+    events = (b"data: " + adapter(TracedPacket).dump_json(packet) + b"\n\n" async for packet in traced)
+    return StreamingResponse(events, media_type=EVENTS_TYPE)
+
+
+@CLIENTS.operation("DELETE", "/clients/{name}", Answer(204, "Disconnected"), NO_CLIENT)
 async def disconnect_client(node: NodeInterface, request: Request) -> Response:
     """Disconnect a client, on all protocols; it may connect again."""
     await node.disconnect_client(path_name(request))

@@ -18,7 +18,7 @@ from sluicegate.gateway.admin.operation import (
     Parameter,
 )
 from sluicegate.gateway.admin.requests import html_answer, json_answer, json_object, view_answer, whole_number
-from sluicegate.gateway.admin.rest.openapi import docs_page, document_json, index_page
+from sluicegate.gateway.admin.rest.openapi import docs_page, document_json
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
 from sluicegate.gateway.observability.metrics.exposition import CONTENT_TYPE, Exposition
@@ -26,6 +26,7 @@ from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.clients.accounts import AccountView
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures
+from sluicegate.gateway.views.node.listeners import ListenersView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -58,10 +59,13 @@ class _Events:
     events: Sequence[EventView]
 
 
-@NODE.operation("GET", "/", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
+@NODE.operation("GET", "/", Answer(307, "A link to the console", None, HTML), of_vpn=False, level=AccessLevel.NONE)
 async def index(node: NodeInterface, request: Request) -> Response:
-    """Links to everything here."""
-    return html_answer(index_page(request.app.state.operations))
+    """Lead browsers to the console."""
+    response = html_answer('<a href="console/">The console</a>')
+    response.status_code = 307
+    response.headers["location"] = "console/"
+    return response
 
 
 @NODE.operation("GET", "/docs", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
@@ -108,6 +112,20 @@ async def ready(node: NodeInterface, request: Request) -> Response:
     """Readiness: whether the node accepts traffic."""
     health = await node.health()
     return view_answer(health, status=200 if health.live and health.ready else 503)
+
+
+@NODE.operation(
+    "GET",
+    "/health/active",
+    Answer(200, "The node serves clients", Health),
+    Answer(503, "It does not: it is a standby, or is not ready", Health),
+    of_vpn=False,
+    level=AccessLevel.NONE,
+)
+async def active(node: NodeInterface, request: Request) -> Response:
+    """Whether clients are to be sent here: of several replicas of a broker one is active."""
+    health = await node.health()
+    return view_answer(health, status=200 if health.live and health.ready and health.active else 503)
 
 
 @NODE.operation("GET", "/metrics", Answer(200, "Text exposition format", None, METRICS_TEXT), of_vpn=False)
@@ -187,6 +205,12 @@ async def reload(node: NodeInterface, request: Request) -> Response:
 async def show_spool(node: NodeInterface, request: Request) -> Response:
     """The spool: its incarnation, usage and limits."""
     return view_answer(await node.show_spool())
+
+
+@NODE.operation("GET", "/listeners", Answer(200, "By name", ListenersView), of_vpn=False)
+async def list_listeners(node: NodeInterface, request: Request) -> Response:
+    """The open ports for clients: protocol, address, TLS, connections and their limit."""
+    return view_answer(await node.list_listeners())
 
 
 @NODE.operation(

@@ -64,18 +64,18 @@ def docs_page(operations: Sequence[Operation]) -> str:
         "Admin API",
         "<p>A queue name that contains <code>/</code> is percent-encoded in a path: <code>/queues/orders%2Feu</code>. "
         'Errors are RFC 9457 problem details. <a href="/openapi.json">OpenAPI document</a>.</p>'
-        f"{rows}<h2>Queue attributes</h2><table><tr><th>name<th>default<th>allowed<th>meaning{attributes}</table>",
+        f"<p>What can be read without a parameter:</p>{_links(operations)}{rows}"
+        f"<h2>Queue attributes</h2><table><tr><th>name<th>default<th>allowed<th>meaning{attributes}</table>",
     )
 
 
-def index_page(operations: Sequence[Operation]) -> str:
-    """Return the page at `/`."""
+def _links(operations: Sequence[Operation]) -> str:
     links = "".join(
         f'<li><a href="{operation.path}">{operation.path}</a> {html.escape(operation.summary)}</li>'
         for operation in operations
-        if operation.method == "GET" and operation.path != "/" and _needs_nothing(operation)
+        if operation.method == "GET" and operation.path not in ("/", "/docs") and _needs_nothing(operation)
     )
-    return _page("Sluicegate", f'<p><a href="console/">The console</a></p><ul>{links}</ul>')
+    return f"<ul>{links}</ul>"
 
 
 def _needs_nothing(operation: Operation) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from typing import Final
+from urllib.parse import unquote
 
 import orjson
 from pykka import ActorDeadError
@@ -38,10 +39,12 @@ from sluicegate.gateway.admin.semp.openapi import document
 from sluicegate.gateway.admin.semp.read import reading
 from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED, VPNS
 from sluicegate.gateway.admin.semp.write import CHANGED, changing
+from sluicegate.gateway.admin.versions import PATH_OF_KIND, alone, check_tag, is_conditional, tag_of
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 SEMP_VERSION: Final = "2.40"  # of the names of attributes
@@ -68,13 +71,24 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def semp_routes(node: NodeInterface) -> list[Route]:
     """Return the routes of SEMP; what is at none of its paths is told in its words too."""
     routes = []
+    kinds = {each.object_path: each.kind.kind for each, _ in CHANGED}
+    parts = {
+        path: kinds[each.path.rpartition("/")[0]]
+        for each, _ in CHANGED
+        if each.kind.kind not in PATH_OF_KIND
+        for path in (each.path, each.object_path)
+    }
     for api, operations in OPERATIONS.items():
         by_path: dict[str, dict[str, Performing]] = {ABOUT: {"GET": _about}, SPEC: {"GET": _spec_of(api)}}
         for each in operations:
             by_path.setdefault(each.path, {})[each.method] = each.perform
         for path, methods in by_path.items():
             to_read = AccessLevel.NONE if path in (ABOUT, SPEC) else AccessLevel.READ_ONLY
-            endpoint = _endpoint(node, f"semp_{api}", methods, to_read, changes_node=path == VPNS.object_path)
+            kind, whole = (kinds.get(path, ""), parts.get(path, "")) if api == "config" else ("", "")
+            changes_node = path == VPNS.object_path
+            endpoint = _endpoint(
+                node, f"semp_{api}", methods, to_read, changes_node=changes_node, kind=kind, whole=whole
+            )
             routes.append(Route(f"{BASE}/{api}{path}", endpoint, methods=METHODS))
     nothing = _endpoint(node, "semp", dict.fromkeys(METHODS, _nothing), AccessLevel.NONE)
     routes.append(Route(ROOT + "{rest:path}", nothing, methods=METHODS))
@@ -88,10 +102,13 @@ def _endpoint(
     to_read: AccessLevel,
     *,
     changes_node: bool = False,
+    kind: str = "",
+    whole: str = "",
 ) -> Endpoint:
     """Return what answers at a path whose operations the audit log calls by this name.
 
-    With `changes_node`, changes need the access level in the node: a message VPN is no part of itself.
+    `kind`: that of the one object whose configuration this is, if it can be changed. `whole`: that of the object it is
+    a part of. With `changes_node`, changes need the access level in the node: a message VPN is no part of itself.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -109,7 +126,12 @@ def _endpoint(
                 permit(request, name, AccessLevel.READ_WRITE, None if changes_node else vpn)
                 request.state.vpn = vpn or request.state.vpn  # for the audit
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                return json_answer(orjson.dumps(await perform(node, request, asked)))
+                if whole and request.method not in READ_ONLY_METHODS:
+                    return await _with_whole(whole, perform, node, request, asked)
+                path = PATH_OF_KIND.get(kind)
+                if path is None or perform is methods.get("POST"):
+                    return json_answer(orjson.dumps(await perform(node, request, asked)))
+                return await _with_tag(path, methods["GET"], perform, node, request, asked)
         except SempError as error:
             return refused(asked, error)
         except NotFound as absent:
@@ -133,6 +155,39 @@ def _endpoint(
             return refused(asked, not_allowed(unanswered(request), http_status=503))
 
     return endpoint
+
+
+async def _with_whole(kind: str, perform: Performing, node: NodeInterface, request: Request, asked: Asked) -> Response:
+    """Carry out a change of what is among the settings of an object of a kind; see `versions`."""
+    above, name, *_ = map(unquote, request.path_params.values())
+    async with alone(PATH_OF_KIND[kind], above, name):
+        return json_answer(orjson.dumps(await perform(node, request, asked)))
+
+
+async def _with_tag(
+    path: str, read: Performing, perform: Performing, node: NodeInterface, request: Request, asked: Asked
+) -> Response:
+    """Carry out an operation on the configuration of one object, and say which settings it has then; see `versions`."""
+
+    async def tag() -> str:  # of all settings, whatever the request selects
+        whole = Request({**request.scope, "query_string": b""}, request.receive)
+        return tag_of((await read(node, whole, Asked("GET", asked.uri)))["data"])
+
+    if perform is read:
+        return _tagged(await perform(node, request, asked), await tag())
+    *_, name = request.path_params.values()
+    async with alone(path, unquote(request.path_params.get(VPN, DEFAULT_VPN)), unquote(name)):
+        if is_conditional(request):
+            check_tag(request, await tag())
+        document = await perform(node, request, asked)
+        return _tagged(document, "" if request.method == "DELETE" else await tag())
+
+
+def _tagged(document: Document, tag: str) -> Response:
+    response = json_answer(orjson.dumps(document))
+    if tag:
+        response.headers["ETag"] = tag
+    return response
 
 
 async def _about(node: NodeInterface, request: Request, asked: Asked) -> Document:

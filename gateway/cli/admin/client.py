@@ -16,15 +16,20 @@ from sluicegate.gateway.cli.admin.connection import RELEASE_ADVICE, AdminPort
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, CommandFailed
 from sluicegate.gateway.views.adapters import View, adapter
 from sluicegate.gateway.views.clients.clients import ClientsView
+from sluicegate.gateway.views.clients.connections import ClientDetailsView, ClientSubscriptionsView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.retained import RetainedContentView, RetainedMessagesView
+from sluicegate.gateway.views.clients.sessions import MqttSessionsView, MqttSessionView
 from sluicegate.gateway.views.clients.subscriptions import SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures
+from sluicegate.gateway.views.node.listeners import ListenersView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
@@ -85,6 +90,14 @@ class AdminClient:
         query = _query(after=after, limit=limit, partition=partition, selector=selector)
         answer = self._port.ask("GET", f"{_queue_path(name)}/messages?{query}")
         return read_view(tuple[MessageView, ...], _member(answer, "messages"))
+
+    def search_queue(self, name: str, query: Mapping[str, str | int]) -> MessageSearchView:
+        """Return messages that match, and where the next request goes on."""
+        return read_view(MessageSearchView, self._port.ask("GET", f"{_queue_path(name)}/search?{_query(**query)}"))
+
+    def republish_messages(self, name: str, ids: Sequence[str], *, remove: bool) -> TakenView:
+        """Publish messages again, to where they were published."""
+        return self.take_messages(name, "republish", {"ids": list(ids), "remove": remove})
 
     def follow_queue(
         self, name: str, *, partition: int | None, after: int, selector: str | None
@@ -266,6 +279,52 @@ class AdminClient:
         """Return a page of the connected clients; `query` has the parameters of the operation."""
         return read_view(ClientsView, self._port.ask("GET", f"/clients?{urlencode(query)}"))
 
+    def show_client(self, name: str) -> ClientDetailsView:
+        """Return one client with its connections."""
+        return read_view(ClientDetailsView, self._port.ask("GET", _client_path(name)))
+
+    def disconnect_client(self, name: str) -> None:
+        """Disconnect a client."""
+        self._port.ask("DELETE", _client_path(name))
+
+    def client_subscriptions(self, name: str, query: Mapping[str, str | int]) -> ClientSubscriptionsView:
+        """Return a page of the subscriptions of a client; `query` has the parameters of the operation."""
+        path = f"{_client_path(name)}/subscriptions?{urlencode(query)}"
+        return read_view(ClientSubscriptionsView, self._port.ask("GET", path))
+
+    def trace_client(self, name: str, payload_bytes: int) -> Iterator[TracedPacket]:
+        """Yield the packets of a client as they pass, until the gateway ends the answer."""
+        for packet in self._port.events(f"{_client_path(name)}/trace?{_query(payload=payload_bytes)}"):
+            yield read_view(TracedPacket, packet)
+
+    def list_sessions(self, query: Mapping[str, str | int]) -> MqttSessionsView:
+        """Return a page of the MQTT sessions; `query` has the parameters of the operation."""
+        return read_view(MqttSessionsView, self._port.ask("GET", f"/mqtt-sessions?{urlencode(query)}"))
+
+    def show_session(self, client_id: str) -> MqttSessionView:
+        """Return one MQTT session."""
+        return read_view(MqttSessionView, self._port.ask("GET", _session_path(client_id)))
+
+    def delete_session(self, client_id: str) -> None:
+        """End an MQTT session."""
+        self._port.ask("DELETE", _session_path(client_id))
+
+    def list_retained(self, query: Mapping[str, str | int]) -> RetainedMessagesView:
+        """Return a page of the retained messages; `query` has the parameters of the operation."""
+        return read_view(RetainedMessagesView, self._port.ask("GET", f"/retained-messages?{urlencode(query)}"))
+
+    def show_retained(self, topic: str) -> RetainedContentView:
+        """Return one retained message with its payload."""
+        return read_view(RetainedContentView, self._port.ask("GET", _retained_path(topic)))
+
+    def delete_retained(self, topic: str) -> None:
+        """Delete a retained message."""
+        self._port.ask("DELETE", _retained_path(topic))
+
+    def list_listeners(self) -> ListenersView:
+        """Return the open ports for clients."""
+        return read_view(ListenersView, self._port.ask("GET", "/listeners"))
+
     def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
         return read_view(NodeFigures, self._port.ask("GET", "/figures"))
@@ -285,6 +344,18 @@ class AdminClient:
 
 def _vpn_path(name: str) -> str:
     return "/message-vpns/" + quote(name, safe="")
+
+
+def _client_path(name: str) -> str:
+    return "/clients/" + quote(name, safe="")
+
+
+def _session_path(client_id: str) -> str:
+    return "/mqtt-sessions/" + quote(client_id, safe="")
+
+
+def _retained_path(topic: str) -> str:
+    return "/retained-messages/" + quote(topic, safe="")
 
 
 def _queue_path(name: str) -> str:

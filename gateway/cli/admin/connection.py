@@ -30,6 +30,7 @@ TIMEOUT_S: Final = 35.0  # longer than the node's own timeout for a stuck operat
 PATIENCE_S: Final = 5.0
 PROBE_S: Final = 5.0
 PROBE_PATH: Final = "/health/live"  # needs no account, and is answered while operations are being carried out
+EVENT_DATA: Final = b"data: "  # a line of text/event-stream
 AUTHORIZATION: Final = "Authorization"
 
 
@@ -56,7 +57,7 @@ class AdminPort:
         self._url = url.rstrip("/")
         self._vpn = vpn
         self._headers = {"Accept": "application/json"}
-        authorization = LOGIN.get(AdminLogin()).authorization()
+        authorization = LOGIN.get(AdminLogin()).authorization(self._url)
         if authorization is not None:
             self._headers[AUTHORIZATION] = authorization
 
@@ -77,6 +78,13 @@ class AdminPort:
         with self._open("GET", path, None, timeout_s=None) as lines:
             for line in lines:
                 yield self._parsed(line)
+
+    def events(self, path: str) -> Iterator[object]:
+        """Yield the JSON documents of an event stream as they arrive, until the gateway ends it."""
+        with self._open("GET", path, None, timeout_s=None) as lines:
+            for line in lines:
+                if line.startswith(EVENT_DATA):
+                    yield self._parsed(line.removeprefix(EVENT_DATA))
 
     @contextmanager
     def _open(

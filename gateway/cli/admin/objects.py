@@ -1,20 +1,28 @@
-"""The client of the admin API for bridges, links, REST delivery points, users and profiles.
+"""The client of the admin API for replicas, bridges, links, REST delivery points, users and profiles.
 
 Their views import models of the configuration, which most commands do not need.
 """
 
 from collections.abc import Mapping
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
 from sluicegate.gateway.views.bridges import BridgesView, BridgeView
-from sluicegate.gateway.views.clients.accounts import ProfileKind, ProfilesView, UsersView, UserView
+from sluicegate.gateway.views.clients.accounts import (
+    AclProfileView,
+    ClientProfileView,
+    ProfileKind,
+    ProfilesView,
+    UsersView,
+    UserView,
+)
+from sluicegate.gateway.views.cluster import ClusterBrokersView, ClusterView, ReplicationView
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
 
 class AdminObjects(AdminClient):
-    """An AdminClient that also manages bridges, links, REST delivery points, users and profiles."""
+    """An AdminClient that also manages replicas, bridges, links, REST delivery points, users and profiles."""
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
@@ -35,6 +43,39 @@ class AdminObjects(AdminClient):
     def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a REST delivery point."""
         self._port.ask("DELETE", _rest_point_path(name))
+
+    def cluster(self) -> ClusterView:
+        """Return the replicas of the broker."""
+        return read_view(ClusterView, self._port.ask("GET", "/cluster"))
+
+    def cluster_brokers(self) -> ClusterBrokersView:
+        """Return all brokers of the cluster."""
+        return read_view(ClusterBrokersView, self._port.ask("GET", "/cluster/brokers"))
+
+    def hand_over(self, replica: str, broker: str = "") -> None:
+        """Have a standby own a broker; an empty name: any that is ready, and this broker."""
+        given = {name: value for name, value in (("to", replica), ("broker", broker)) if value}
+        self._port.ask("POST", "/cluster/handover" + (f"?{urlencode(given)}" if given else ""))
+
+    def add_replica(self, name: str, before: str) -> None:
+        """Add a replica to those of the broker, before another one or behind all."""
+        self._port.ask("PUT", _replica_path(name) + (f"?{urlencode({'before': before})}" if before else ""))
+
+    def remove_replica(self, name: str) -> None:
+        """Take a replica from those of the broker."""
+        self._port.ask("DELETE", _replica_path(name))
+
+    def replication(self) -> ReplicationView:
+        """Return the two sites of the broker."""
+        return read_view(ReplicationView, self._port.ask("GET", "/replication"))
+
+    def promote_site(self, *, accept_loss: bool) -> None:
+        """Have the site that is asked serve."""
+        self._port.ask("POST", f"/replication/promote?accept_loss={int(accept_loss)}")
+
+    def demote_site(self) -> None:
+        """Have the site that is asked give the broker up to the other one."""
+        self._port.ask("POST", "/replication/demote")
 
     def links(self) -> LinksView:
         """Return every link to a neighbor broker."""
@@ -105,6 +146,13 @@ class AdminObjects(AdminClient):
         """Delete a user."""
         self._port.ask("DELETE", _user_path(name))
 
+    def show_profile(self, kind: ProfileKind, name: str) -> ClientProfileView | AclProfileView:
+        """Return one profile."""
+        answer = self._port.ask("GET", f"{_profiles_path(kind)}/{quote(name, safe='')}")
+        if kind is ProfileKind.ACL:
+            return read_view(AclProfileView, answer)
+        return read_view(ClientProfileView, answer)
+
     def list_profiles(self) -> ProfilesView:
         """Return every client profile and every ACL profile."""
         return read_view(ProfilesView, self._port.ask("GET", "/profiles"))
@@ -140,3 +188,7 @@ def _profiles_path(kind: ProfileKind) -> str:
 
 def _user_path(name: str) -> str:
     return "/users/" + quote(name, safe="")
+
+
+def _replica_path(name: str) -> str:
+    return f"/cluster/replicas/{quote(name, safe='')}"

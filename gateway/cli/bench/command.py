@@ -11,6 +11,7 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.bench.figures import PAYLOAD_BYTES_MIN
 from sluicegate.gateway.cli.bench.load import Load, Run
 from sluicegate.gateway.cli.commands.mqtt.session import PasswordOption, UserOption
+from sluicegate.gateway.cli.terminal.contexts import login_stays
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.views.text import counted
@@ -66,7 +67,12 @@ def bench(
         int, typer.Option("--consumers", min=1, max=1000, help="Number of consuming connections.")
     ] = 1,
     flow_url: Annotated[
-        str, typer.Option("--flow-url", help="Address for the flow protocol: flow://HOST[:PORT], or flows:// for TLS.")
+        str,
+        typer.Option(
+            "--flow-url",
+            help="Address for the flow protocol: flow://HOST[:PORT], or flows:// for TLS.",
+            callback=login_stays("flow_url"),
+        ),
     ] = f"flow://localhost:{PORT_DEFAULT}",
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,

@@ -35,9 +35,17 @@ class AdminLogin:
     username: str | None = None
     password_file: Path | None = None
     token_file: Path | None = None
+    only_at: str | None = None  # it is a context's, and of this admin port; None: of whichever is asked
 
-    def authorization(self) -> str | None:
-        """Return the Authorization header for requests, None without a login. Raises CommandFailed."""
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a login."""
+        return self.username is not None or self.token_file is not None
+
+    def authorization(self, url: str) -> str | None:
+        """Return the Authorization header for requests to a port, None without a login. Raises CommandFailed."""
+        if self.only_at is not None and self.only_at.rstrip("/") != url.rstrip("/"):
+            return None
         if self.token_file is not None:
             token = first_line(self.token_file)
             if not token or not token.isascii() or not token.isprintable():

@@ -14,6 +14,7 @@ from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.text import printable, printable_json
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AfterOption = Annotated[int, typer.Option("--after", min=0, help="Number of rows to skip.")]  # see tell_the_rest
 
 
 def print_json(value: object) -> None:

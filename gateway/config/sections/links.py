@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sluicegate.gateway.config.sections.listeners import VpnName
 from sluicegate.gateway.config.sections.section import NamedSection, Section
-from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, Size
+from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, ServerReference, Size
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.topics.syntax import TopicFilter, parse_filter, syntax_of
 from sluicegate.protocols.flow.client.options import target_of
@@ -50,6 +50,12 @@ class Link(Section):
         default="",
         description="where the neighbor listens: flow://HOST[:PORT], or flows:// with TLS; empty: it connects here",
     )
+    other_urls: Annotated[
+        tuple[Annotated[str, Field(min_length=1), AfterValidator(_url)], ...], Field(max_length=15)
+    ] = Field(
+        default=(),
+        description="where the neighbor listens if not at url, as one with replicas does: all are tried in turn",
+    )
     vpns: Annotated[dict[VpnName, VpnName], Field(min_length=1, max_length=VPNS_MAX)] = Field(
         default_factory=lambda: {DEFAULT_VPN: DEFAULT_VPN},
         description="message VPNs that are linked: the name at this broker, and the name at the neighbor",
@@ -86,6 +92,11 @@ class Link(Section):
     export_exclude_queues: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=RULES_MAX)
     ] = Field(default=(), description="queues whose subscriptions are not exported")
+    server_reference: ServerReference = Field(
+        default="",
+        description="where MQTT clients connect to the neighbor, as HOST[:PORT] HOST[:PORT] ...: a 5.0 client whose"
+        " session it keeps is sent there; empty: none is",
+    )
     dead_time_ms: int = Field(
         default=3_000, ge=DEAD_TIME_MS_MIN, le=600_000, description="silence after which the neighbor counts as gone"
     )
@@ -122,7 +133,11 @@ class Link(Section):
             raise ValueError("username and password_file go together: one of them is missing")
         if self.client_certificate_key_file is not None and self.client_certificate_file is None:
             raise ValueError("client_certificate_key_file needs client_certificate_file")
+        if self.other_urls and not self.url:
+            raise ValueError("other_urls needs url")
         is_tls = self.url.startswith("flows://")
+        if any(each.startswith("flows://") is not is_tls for each in self.other_urls):
+            raise ValueError("url and other_urls: all of them begin with flow://, or all with flows://")
         for name in ("tls_authorities_file", "client_certificate_file"):
             if getattr(self, name) is not None and not is_tls:
                 raise ValueError(f"{name} needs a url that begins with flows://")

@@ -21,7 +21,16 @@ from pydantic_core import PydanticCustomError
 
 from sluicegate.gateway.config.sections.listeners import LOOPBACK, AllowedHosts, AllowedOrigins, Host, Port
 from sluicegate.gateway.config.sections.section import Section
-from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, TIB, Size, plain_value, plain_values
+from sluicegate.gateway.config.sections.values import (
+    GIB,
+    KIB,
+    MIB,
+    TIB,
+    ServerReference,
+    Size,
+    plain_value,
+    plain_values,
+)
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, quoted
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict
@@ -29,6 +38,7 @@ from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
 from sluicegate.messaging.selectors.dialects import Dialect
 from sluicegate.messaging.selectors.selector import DIALECTS
+from sluicegate.protocols.mqtt.requests.response_information import check_pattern
 from sluicegate.protocols.rest.allowed_targets import AllowedTargets, parse_targets
 
 MQTT_REMAINING_LENGTH_MAX: Final = 268_435_455  # what four length bytes can say [MQTT 1.5.5]
@@ -90,6 +100,11 @@ class Health(Section):
     port: Port = 5550
 
 
+def _pattern_of_responses(given: str) -> str:
+    check_pattern(given)
+    return given
+
+
 class Mqtt(Section):
     """Limits and options of MQTT."""
 
@@ -133,9 +148,31 @@ class Mqtt(Section):
         default=False, description="refuse control characters such as U+0001 to U+001F in topics and identifiers"
     )
     sys_interval_s: int = Field(
-        default=0, ge=0, le=86_400, description="seconds between two messages on $SYS/broker/...; 0: none"
+        default=10,
+        ge=0,
+        le=86_400,
+        description="seconds between two messages on $SYS/broker/..., while somebody subscribes to them; 0: none",
+    )
+    response_information: Annotated[str, AfterValidator(_pattern_of_responses)] = Field(
+        default="",
+        description="Response Information: the topic below which a 5.0 client may have responses sent; %c: its"
+        " identifier, %u: its user name; empty: none",
+    )
+    server_reference: ServerReference = Field(
+        default="",
+        description="Server Reference: where 5.0 clients are sent when this broker stops, as HOST[:PORT] HOST[:PORT]"
+        " ...; empty: nowhere",
+    )
+    server_moved: bool = Field(
+        default=False, description="this broker has moved: it sends 5.0 clients to server_reference, and serves none"
     )
     allowed_origins: AllowedOrigins = ()
+
+    @model_validator(mode="after")
+    def _check_moved(self) -> Self:
+        if self.server_moved and not self.server_reference:
+            raise ValueError("server_moved needs server_reference: where clients are to go")
+        return self
 
 
 def _pair(given: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER
 
@@ -92,3 +92,24 @@ def _to_bytes(value: object) -> object:
 
 
 Size = Annotated[int, BeforeValidator(_to_bytes)]
+
+
+# --- Server Reference of MQTT 5.0: names or addresses of servers, each with a port or without (section 4.11) ---
+
+REFERENCE_CHARS_MAX: Final = 1024
+_REFERENCE: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]+)(?::([0-9]{1,5}))?")
+
+
+def _reference(text: str) -> str:
+    """Return the servers with one blank between them. Raises ValueError."""
+    if len(text) > REFERENCE_CHARS_MAX:
+        raise ValueError(f"it has {len(text)} characters; allowed: {REFERENCE_CHARS_MAX}")
+    servers = text.split()
+    for server in servers:
+        match = _REFERENCE.fullmatch(server)
+        if match is None or not 0 < int(match[1] or 1) < 65_536:
+            raise ValueError(f"{server!r} is no server; allowed: HOST, HOST:PORT, or [IPV6-ADDRESS]:PORT")
+    return " ".join(servers)
+
+
+ServerReference = Annotated[str, AfterValidator(_reference)]

@@ -31,6 +31,7 @@ def link_settings(name: str, link: Link, *, broker: str) -> LinkSettings:
     return LinkSettings(
         name=name,
         target=target,
+        other_targets=tuple(target_of(each) for each in link.other_urls),
         options=options,
         tls=tls,
         tls_digests=_digests(link) if tls is not None else (),

@@ -10,27 +10,27 @@ from dataclasses import replace
 from typing import Final
 
 from sluicegate.gateway.machine.operations.bridges import BridgeOperations
+from sluicegate.gateway.machine.operations.clients import ClientOperations
 from sluicegate.gateway.machine.operations.definitions import DefinitionOperations
 from sluicegate.gateway.machine.operations.events import MergedEvents
 from sluicegate.gateway.machine.operations.merging import (
     merged_backup,
-    merged_clients,
     merged_figures,
     merged_health,
     merged_page_of_queues,
     merged_reload,
     merged_spool,
-    merged_subscriptions,
 )
 from sluicegate.gateway.machine.operations.queues import QueueOperations
 from sluicegate.gateway.machine.operations.rules import AskedBroker, BrokerAway, Machine
 from sluicegate.gateway.observability.metrics.metric import Sample
+from sluicegate.gateway.operations.history import merged_history
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
-from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
-from sluicegate.gateway.views.errors import ClientNotFound, Refused
+from sluicegate.gateway.views.cluster import NO_REPLICAS, ClusterBrokersView, ClusterView, ReplicationView
+from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.node.history import HistoryQuery, HistoryView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, PublishExplanation
@@ -40,7 +40,7 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 HEALTH_S: Final = 0.8  # for a broker to answer a probe: those of Kubernetes wait for a second by default
 
 
-class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations, NodeInterface):
+class MachineOperations(DefinitionOperations, ClientOperations, QueueOperations, BridgeOperations, NodeInterface):
     """The operations on one message VPN of the machine."""
 
     def __init__(self, machine: Machine, vpn: str = DEFAULT_VPN, events: MergedEvents | None = None) -> None:
@@ -51,6 +51,38 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
     def in_vpn(self, name: str) -> "MachineOperations":
         """Return the operations on another message VPN; that it exists is known with the first one."""
         return MachineOperations(self._machine, name, self._events)
+
+    async def show_cluster(self) -> ClusterView:
+        """Refuse: brokers of a machine have no replicas."""
+        raise Refused(NO_REPLICAS)
+
+    async def list_cluster_brokers(self) -> ClusterBrokersView:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def hand_over(self, replica: str, broker: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def add_replica(self, name: str, before: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def remove_replica(self, name: str) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def show_replication(self) -> ReplicationView:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def promote_site(self, *, accept_loss: bool) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
+
+    async def demote_site(self) -> None:
+        """Refuse, likewise."""
+        raise Refused(NO_REPLICAS)
 
     async def reload(self) -> ReloadView:
         """Reload the configuration."""
@@ -64,6 +96,21 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
         """Return a page of the figures of queues, by name."""
         whole = replace(question, after=0, limit=question.after + question.limit, without=self._queues_of_links())
         return merged_page_of_queues([page for _, page in await self._all("queues_figures", whole)], question)
+
+    async def node_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the figures of all brokers together."""
+        views = [view for _, view in await self._all("node_history", question)]
+        return merged_history(views, goes_on=question.after_ms > 0)
+
+    async def vpn_history(self, question: HistoryQuery) -> HistoryView:
+        """Return the figures of the message VPN at all brokers together."""
+        views = [view for _, view in await self._all("vpn_history", question)]
+        return merged_history(views, goes_on=question.after_ms > 0)
+
+    async def queue_history(self, name: str, question: HistoryQuery, *, partition: int | None = None) -> HistoryView:
+        """Return the figures of a queue, from the broker that has it."""
+        found: HistoryView = await self._at_home("queue_history", name, question, partition=partition)
+        return found
 
     async def show_spool(self) -> SpoolView:
         """Return the spools together."""
@@ -90,30 +137,6 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
         """Cancel the backup that is running."""
         return merged_backup([view for _, view in await self._all("cancel_backup")])
 
-    async def list_clients(self, question: ClientQuery) -> ClientsView:
-        """Return a page of the connected clients, by name."""
-        whole = replace(question, after=0, limit=question.after + question.limit)
-        return merged_clients([page for _, page in await self._all("list_clients", whole)], question)
-
-    async def client_names(self) -> Sequence[str]:
-        """Return the name of every connected client, once for each connection."""
-        return await self._joined("client_names")
-
-    async def disconnect_client(self, name: str) -> None:
-        """Disconnect a client, of whichever brokers it is one."""
-        problem: ClientNotFound | BrokerAway | None = None
-        found = False
-        for broker in self._running():
-            try:
-                await self._at(broker, "disconnect_client", name)
-                found = True
-            except ClientNotFound as error:
-                problem = problem or error
-            except BrokerAway as error:
-                problem = error
-        if not found and problem is not None:
-            raise problem
-
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors of all brokers: each broker's name is the root of its own."""
         return await self._joined("actor_tree")
@@ -129,12 +152,6 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
             except BrokerAway:
                 continue
         return self._events.recent(after, limit)
-
-    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
-        """Return a page of the subscriptions of clients and queues, by destination."""
-        here = tuple([broker.name for broker in self._machine.brokers])
-        whole = replace(question, after=0, limit=question.after + question.limit, without=here)
-        return merged_subscriptions([page for _, page in await self._all("smrp_subscriptions", whole)], question)
 
     async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         """Explain the routing of a message to its topic, or to a queue."""

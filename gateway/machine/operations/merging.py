@@ -5,7 +5,9 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.connections import ClientSubscriptionsView, SubscriptionsQuery
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
+from sluicegate.gateway.views.clients.sessions import MqttSessionsView, SessionQuery
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.links import LinksView
 from sluicegate.gateway.views.node.backups import BackupState, BackupView
@@ -16,6 +18,7 @@ from sluicegate.gateway.views.node.figures import (
     QueuesFigures,
     QueuesQuery,
 )
+from sluicegate.gateway.views.node.listeners import ListenersView, ListenerView
 from sluicegate.gateway.views.node.runtime import Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 
@@ -30,6 +33,9 @@ SPOOL_SUMS = (
     *("used_bytes", "limit_bytes", "messages_bytes", "staged_bytes", "transactions_open", "messages_count"),
     *("unacked_count", "memory_bytes", "memory_bytes_max", "file_bytes", "log_bytes"),
     *("journal_records", "pages", "quarantined"),
+)
+LISTENER_SUMS = (
+    *("connections_count", "accepted_total", "refused_total", "beyond_files_total", "failed_handshakes_total"),
 )
 # Of a backup, the state that counts is the first of these that one of its parts has.
 WORST_FIRST = (BackupState.FAILED, BackupState.RUNNING, BackupState.CANCELLED, BackupState.DONE)
@@ -106,6 +112,39 @@ def merged_subscriptions(pages: Sequence[SmrpSubscriptionsView], question: SmrpQ
             question.after,
             question.limit,
         ),
+    )
+
+
+def merged_client_subscriptions(
+    pages: Sequence[ClientSubscriptionsView], question: SubscriptionsQuery
+) -> ClientSubscriptionsView:
+    """Return a page of the subscriptions that a client has at several brokers."""
+    return ClientSubscriptionsView(
+        client=pages[0].client,
+        total_count=sum([page.total_count for page in pages]),
+        subscriptions=_page(
+            [page.subscriptions for page in pages], lambda each: each.subscription, question.after, question.limit
+        ),
+    )
+
+
+def merged_sessions(pages: Sequence[tuple[str, MqttSessionsView]], question: SessionQuery) -> MqttSessionsView:
+    """Return a page of all MQTT sessions, by client identifier, each with its broker."""
+    named = [[replace(each, broker=broker) for each in page.sessions] for broker, page in pages]
+    return MqttSessionsView(
+        total_count=sum([page.total_count for _, page in pages]),
+        sessions=_page(named, lambda each: each.client_id, question.after, question.limit),
+    )
+
+
+def merged_listeners(views: Sequence[ListenersView]) -> ListenersView:
+    """Return the listeners of all brokers, which share their ports and the limits on their connections."""
+    by_name: dict[str, list[ListenerView]] = {}
+    for view in views:
+        for each in view.listeners:
+            by_name.setdefault(each.name, []).append(each)
+    return ListenersView(
+        listeners=tuple([replace(each[0], **_sums(each, LISTENER_SUMS)) for _, each in sorted(by_name.items())])
     )
 
 

@@ -4,18 +4,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from sluicegate.gateway.machine.channel import ChannelClosed
-from sluicegate.gateway.machine.messages import END, FOLLOW, NEXT, Call
 from sluicegate.gateway.machine.operations.rules import AskedBroker, Rules, least_used
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.gateway.views.errors import QueueAlreadyExists, Refused
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation
-from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
-from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
+from sluicegate.gateway.views.queues.selections import SCAN_DEFAULT, START, MessageSelection, ReplayStart
 from sluicegate.messaging.queues.definition import QueueInvalid, is_named
+from sluicegate.messaging.queues.message_filter import MessageId
 
 HOME: Final = "home"  # the field of a request to create a queue that names its broker
 
@@ -118,30 +117,37 @@ class QueueOperations(Rules):
         )
         return page
 
+    async def search_queue(
+        self,
+        name: str,
+        selection: MessageSelection,
+        *,
+        partition: int | None = None,
+        position: MessageId = START,
+        limit: int = 100,
+        scan: int = SCAN_DEFAULT,
+    ) -> MessageSearchView:
+        """Return messages that a selection matches, without removing any."""
+        found: MessageSearchView = await self._first(
+            "search_queue", name, selection, partition=partition, position=position, limit=limit, scan=scan
+        )
+        return found
+
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
         """Return messages oldest first, and then new ones as they arrive."""
         broker = self._running()[0]
-        options = (("partition", partition), ("after", after), ("selector", selector))
-        number: int = await self._asked(broker, FOLLOW, Call(self._vpn, "follow_queue", (name,), options))
-        return self._followed(broker, number)
-
-    @staticmethod
-    async def _followed(broker: AskedBroker, number: int) -> AsyncIterator[MessageView]:
-        try:
-            while messages := await broker.ask(NEXT, number):
-                for message in messages:
-                    yield message
-        except ChannelClosed:
-            return  # the broker has ended or hangs, and so do its queues
-        finally:
-            if not broker.absence:
-                await broker.ask(END, number)
+        return await self._stream(broker, "follow_queue", name, partition=partition, after=after, selector=selector)
 
     async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy messages."""
         taken: TakenView = await self._at_home("take_messages", name, action, selection)
+        return taken
+
+    async def republish_messages(self, name: str, ids: Sequence[MessageId], *, remove: bool) -> TakenView:
+        """Publish messages again, to where they were published."""
+        taken: TakenView = await self._at_home("republish_messages", name, ids, remove=remove)
         return taken
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:

@@ -1,11 +1,11 @@
 """The rules by which an operation on a machine reaches its brokers: one, each, or the one that has the object."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
-from sluicegate.gateway.machine.messages import CALL, Call, Left
+from sluicegate.gateway.machine.messages import CALL, END, FOLLOW, NEXT, Call, Left
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, Refused
 from sluicegate.gateway.views.node.runtime import ReloadView
@@ -114,6 +114,23 @@ class Rules:
     def _why_away(self) -> str:
         """Return which brokers cannot be asked, and why; empty if all can."""
         return ", ".join([f"{broker.name} {broker.absence}" for broker in self._machine.brokers if broker.absence])
+
+    async def _stream(self, broker: AskedBroker, operation: str, *given: Any, **options: Any) -> AsyncIterator[Any]:
+        """Return what an operation of one broker yields, as long as somebody reads it. Raises BrokerAway."""
+        number: int = await self._asked(broker, FOLLOW, Call(self._vpn, operation, given, tuple(options.items())))
+        return self._yielded(broker, number)
+
+    @staticmethod
+    async def _yielded(broker: AskedBroker, number: int) -> AsyncIterator[Any]:
+        try:
+            while items := await broker.ask(NEXT, number):
+                for item in items:
+                    yield item
+        except ChannelClosed:
+            return  # the broker has ended or hangs, and what it yields has ended with it
+        finally:
+            if not broker.absence:
+                await broker.ask(END, number)
 
     async def _first(self, operation: str, *given: Any, **options: Any) -> Any:
         """Return what any of the brokers can answer."""

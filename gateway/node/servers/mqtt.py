@@ -76,8 +76,11 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         await super().stop(within_s=within_s)
 
     def reload(self) -> None:
-        """Put a changed configuration in force, for new connections."""
+        """Put a changed configuration in force, for new connections. A broker that has moved sends 5.0 clients away."""
         super().reload()
+        if self._services.config.mqtt.server_moved:
+            for connection in self.open_connections():
+                connection.server_moved()
         if self.reception is not None:
             self.reception.use(_limits(self._services.config.mqtt))
 
@@ -90,6 +93,8 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         services = self._services
         config: Config = services.config
         mqtt = config.mqtt
+        servers = vpn.other_servers  # which connections have that are open, too
+        servers.reference, servers.has_moved = mqtt.server_reference, mqtt.server_moved
         return MqttServices(
             vpns=self.vpns,
             runtime=services.runtime,
@@ -111,6 +116,8 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
             session_expiry_s_max=mqtt.session_expiry_s_max,
             keep_alive_s_max=mqtt.keep_alive_s_max,
             allows_no_client_id=mqtt.allow_zero_length_client_id,
+            other_servers=servers,
+            response_information=mqtt.response_information,
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
             homes=None if self._siblings is None else self._siblings.homes,

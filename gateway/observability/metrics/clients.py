@@ -11,7 +11,28 @@ CLIENTS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
     Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
     Metric("sluicegate_connections_refused_total", COUNTER, "Client connections refused", ("protocol", "reason")),
+    Metric(
+        "sluicegate_mqtt_clients_redirected_total", COUNTER, "MQTT 5.0 clients sent to other servers", ("reason", "vpn")
+    ),
     Metric("sluicegate_clients_denied_total", COUNTER, "Requests of clients that were denied", ("reason", "vpn")),
+    Metric(
+        "sluicegate_external_logins_total",
+        COUNTER,
+        "Logins that a web server decided about: allowed, denied, remembered, failed, not_asked, profile_missing",
+        ("outcome", "vpn"),
+    ),
+    Metric(
+        "sluicegate_payload_rule_messages_total",
+        COUNTER,
+        "Messages that a payload rule is for, by what became of them: fits, refuse, mark, count",
+        ("outcome", "rule", "vpn"),
+    ),
+    Metric(
+        "sluicegate_payload_rules_stale",
+        GAUGE,
+        "Payload rules whose schema file cannot be used, so that an earlier schema is in force",
+        ("vpn",),
+    ),
     Metric("sluicegate_logins_checked_total", COUNTER, "Passwords checked against hashes"),
     Metric("sluicegate_logins_waiting", GAUGE, "Passwords that wait for a check against hashes"),
     Metric("sluicegate_logins_refused_total", COUNTER, "Logins refused without a check of the password", ("reason",)),

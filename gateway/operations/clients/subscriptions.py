@@ -1,5 +1,9 @@
 """The rows of `show smrp subscriptions`: listed from a topic space, then selected and paged."""
 
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from sluicegate.gateway.views.clients.connections import ClientSubscriptionView, SubscriptionsQuery
 from sluicegate.gateway.views.clients.subscriptions import (
     DestinationType,
     Persistence,
@@ -12,9 +16,13 @@ from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.messaging.routing.deliver_to_one import priority_text
-from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
+from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, Destination, QueueTarget, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.syntax import NO_EXPORT, matches
+from sluicegate.messaging.topics.syntax import NO_EXPORT, Syntax, matches, parse_shared
+from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
+from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
+
+SHARE: Final = "#share/"  # prefix of a shared subscription, in any syntax
 
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 
@@ -26,25 +34,106 @@ def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> l
     rows: list[Row] = []
     excepting: dict[QueueTarget, None] = {}
     for text, found in space.trace(question.topic) if question.topic else space.entries():
-        if isinstance(found, Subscription):
-            persistence = Persistence.PERSISTENT if found.qos else Persistence.NON_PERSISTENT
-            client = found.subscriber
-            for priority in found.priorities or (client.priority,):
-                rows.append((client.client, text, priority, DestinationType.CLIENT, persistence))
-        elif isinstance(found, QueueTarget):
-            for priority in found.priorities or (DELIVER_ALWAYS,):
-                rows.append((found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT))
+        rows += _rows_of_one(text, found)
+        if isinstance(found, QueueTarget):
             excepting[found] = None
-        else:
-            shared = f"#share/{found.name}/{text.removeprefix(NO_EXPORT)}"
-            if found.key[1].is_local:
-                shared = NO_EXPORT + shared
-            for member in found.members.values():
-                rows.append((member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT))
-            if found.queue is not None:
-                rows.append(_of_queue(found.queue, shared))
-    rows += [_of_queue(target, f"!{each.text}") for target in excepting for each in target.exceptions]
+    rows += [row for target in excepting for row in _exceptions_of(target)]
     return rows + _of_neighbors(space, question)
+
+
+def _rows_of_one(text: str, found: Destination) -> list[Row]:
+    """Return the rows of one destination under one filter."""
+    if isinstance(found, Subscription):
+        persistence = Persistence.PERSISTENT if found.qos else Persistence.NON_PERSISTENT
+        client = found.subscriber
+        priorities = found.priorities or (client.priority,)
+        return [(client.client, text, priority, DestinationType.CLIENT, persistence) for priority in priorities]
+    if isinstance(found, QueueTarget):
+        priorities = found.priorities or (DELIVER_ALWAYS,)
+        return [(found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT) for priority in priorities]
+    shared = f"{SHARE}{found.name}/{text.removeprefix(NO_EXPORT)}"
+    if found.key[1].is_local:
+        shared = NO_EXPORT + shared
+    rows: list[Row] = [
+        (member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT)
+        for member in found.members.values()
+    ]
+    if found.queue is not None:
+        rows.append(_of_queue(found.queue, shared))
+    return rows
+
+
+def _exceptions_of(target: QueueTarget) -> list[Row]:
+    return [_of_queue(target, f"!{each.text}") for each in target.exceptions]
+
+
+def rows_of_client(
+    space: TopicSpace, client: str, queues: Collection[str], question: SubscriptionsQuery
+) -> tuple[int, list[Row]]:
+    """Return how many subscriptions of a client match a query, and the page of them, by subscription.
+
+    `queues` are those that collect messages for this client alone: their subscriptions are its own. Rows are made for
+    these only: a message VPN may have a million subscriptions of others.
+    """
+    names = frozenset(queues)
+    text = name_pattern(question.topic_str)
+    rows: list[Row] = []
+    excepting: dict[QueueTarget, None] = {}
+    for filter_text, found in space.entries():
+        if isinstance(found, Subscription):
+            if found.subscriber.client == client:
+                rows += _rows_of_one(filter_text, found)
+        elif isinstance(found, QueueTarget):
+            if found.name in names:
+                rows += _rows_of_one(filter_text, found)
+                excepting[found] = None
+        elif any(member.client == client for member in found.members.values()):
+            of_client = (client, DestinationType.CLIENT)
+            rows += [row for row in _rows_of_one(filter_text, found) if (row[0], row[3]) == of_client]
+    rows += [row for target in excepting for row in _exceptions_of(target)]
+    chosen = sorted([row for row in rows if text.fullmatch(row[1])], key=lambda row: row[1:])
+    return len(chosen), chosen[question.after : question.after + question.limit]
+
+
+Options = GrantedSubscription | ExtraSubscription  # of a subscription of MQTT
+
+
+def options_in(session: Session | None) -> dict[tuple[str, str], Options]:
+    """Return the options of the subscriptions of a session, by share name (empty: none) and filter."""
+    options: dict[tuple[str, str], Options] = {}
+    if session is not None:
+        for granted in session.table.by_filter.values():
+            options["", granted.topic_filter.text] = granted
+        for extra in session.shares.values():
+            shared = parse_shared(extra.filter_text, Syntax.MQTT)
+            assert shared is not None, "only valid filters are kept"
+            options[shared.share_name, shared.filter.text] = extra
+    return options
+
+
+def client_subscription(row: Row, options: Mapping[tuple[str, str], Options]) -> ClientSubscriptionView:
+    """Return a subscription of a client, with the options that its MQTT session has for it."""
+    destination, text, priority, destination_type, _ = row
+    prefix = NO_EXPORT if text.startswith(NO_EXPORT) else ""
+    share_name, topic = "", text
+    if text.startswith(prefix + SHARE):
+        share_name, _, topic = text[len(prefix + SHARE) :].partition("/")
+        topic = prefix + topic
+    known = options.get((share_name, topic)) if destination_type is DestinationType.CLIENT else None
+    granted = known if isinstance(known, GrantedSubscription) else None
+    return ClientSubscriptionView(
+        subscription=text,
+        topic=topic,
+        share_name=share_name or None,
+        queue=destination if destination_type is DestinationType.QUEUE else None,
+        dto_priority=priority_text(priority),
+        qos=None if known is None else known.qos,
+        no_local=None if granted is None else granted.no_local,
+        retain_as_published=None if known is None else known.retain_as_published,
+        retain_handling=None if granted is None else granted.retain_handling,
+        identifier=(known.identifier or None) if known is not None else None,
+        selector=known.selector.text if known is not None and known.selector is not None else None,
+    )
 
 
 def _of_neighbors(space: TopicSpace, question: SmrpQuery) -> list[Row]:
@@ -57,7 +146,7 @@ def _of_neighbors(space: TopicSpace, question: SmrpQuery) -> list[Row]:
             continue
         text = interest.topic_filter
         if interest.kind == InterestKind.SHARED:
-            text = f"#share/{interest.group}/{text}"
+            text = f"{SHARE}{interest.group}/{text}"
         elif interest.kind == InterestKind.QUEUE:
             text = f"#P2P/QUE/{text}"
         rows.append((output.neighbor, text, interest.priority, DestinationType.NEIGHBOR, Persistence.NON_PERSISTENT))

@@ -37,6 +37,8 @@ from sluicegate.gateway.operations.queues.explain import key_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
 from sluicegate.gateway.operations.queues.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.queues.questions import KEY, QUEUE, ask_cursors, ask_home
+from sluicegate.gateway.operations.queues.republish import republish
+from sluicegate.gateway.operations.queues.search import search
 from sluicegate.gateway.operations.queues.views import (
     cursor_view,
     lost_dead_messages,
@@ -59,12 +61,13 @@ from sluicegate.gateway.views.node.figures import QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.node.spool import incarnation_text
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation
-from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
-from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart, selector_of
+from sluicegate.gateway.views.queues.selections import SCAN_DEFAULT, START, MessageSelection, ReplayStart, selector_of
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.keys import KeySource
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
+from sluicegate.messaging.queues.message_filter import MessageId
 from sluicegate.messaging.selectors.durable import SELECTORS_OF_ONE_MAX
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
@@ -179,6 +182,37 @@ class QueueOperations:
             found = await self.followers.page(handle, partition, after, limit, wanted)
         return [message_view(each, _key_source(handle), handle.broker) for each in found]
 
+    async def search_queue(
+        self,
+        name: str,
+        selection: MessageSelection,
+        *,
+        partition: int | None = None,
+        position: MessageId = START,
+        limit: int = 100,
+        scan: int = SCAN_DEFAULT,
+    ) -> MessageSearchView:
+        """Return messages that a selection matches, without removing any."""
+        handle = await self._find_anywhere(name)
+        _check_partition(handle, partition)
+        services = self._node.services
+        wanted = selection.message_filter(services.clock.wall_ms(), services.selectors)
+        found = await search(
+            handle,
+            self.followers,
+            wanted,
+            partition_count=_partition_count(handle),
+            partition=partition,
+            position=position,
+            limit=limit,
+            scan=scan,
+        )
+        return MessageSearchView(
+            messages=tuple(message_view(each, _key_source(handle), handle.broker) for each in found.messages),
+            scanned_count=found.scanned_count,
+            position=None if found.position is None else found.position.text(),
+        )
+
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
@@ -200,6 +234,10 @@ class QueueOperations:
     async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy messages."""
         return await self._messages.take(await self._find(name), action, selection)
+
+    async def republish_messages(self, name: str, ids: Sequence[MessageId], *, remove: bool) -> TakenView:
+        """Publish messages again, to where they were published."""
+        return await republish(self._node, self._vpn, await self._find(name), ids, remove=remove)
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
         """Start a re-drive of dead messages."""
@@ -413,10 +451,14 @@ def _check_not_of_a_link(handle: LocalQueue) -> None:
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:
-    known = handle.definition.config.partition_count or 1
-    count = len(handle.target.partitions) if isinstance(handle, LocalQueue) else known
+    count = _partition_count(handle)
     if partition is not None and not 0 <= partition < count:
         raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
+
+
+def _partition_count(handle: QueueHandle) -> int:
+    known = handle.definition.config.partition_count or 1
+    return len(handle.target.partitions) if isinstance(handle, LocalQueue) else known
 
 
 def _key_source(handle: QueueHandle) -> KeySource | None:

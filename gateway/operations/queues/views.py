@@ -79,7 +79,7 @@ def queue_view(handle: LocalQueue, overview: QueueOverview, incarnation: str, ra
         kept_bytes=sum(each.kept_bytes for each in overview.partitions),
         spool_incarnation=incarnation,
         partitions=tuple(partitions),
-        flows=tuple([_flow_view(flow) for flow in overview.flows]),
+        flows=tuple([flow_view(flow) for flow in overview.flows]),
     )
 
 
@@ -97,7 +97,8 @@ def lost_dead_messages(view: QueueView, ways: QueueWays, vpn: str) -> str:
     )
 
 
-def _flow_view(flow: FlowOverview) -> FlowView:
+def flow_view(flow: FlowOverview) -> FlowView:
+    """Return a flow as operators see it."""
     return FlowView(
         id=str(flow.flow_id),
         client=flow.client,
@@ -191,6 +192,7 @@ def queue_figures(handle: LocalQueue, overview: QueueOverview) -> QueueFigures:
         settled_total=totals.settled_count,
         discarded_total=sum(totals.discards.values()),
         to_dmq_total=sum(totals.dead_lettered.values()),
+        dead_msg_queue=overview.config.dead_msg_queue,
         refused_total=sum(totals.refusals.values()),
         dropped_total=sum(totals.drops.values()),
         rebalance_status=overview.rebalance_status,

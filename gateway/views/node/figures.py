@@ -67,6 +67,7 @@ class QueueFigures:
     refused_total: int = 0  # messages refused to their publishers
     dropped_total: int = 0  # messages not taken, without telling their publishers
     to_dmq_total: int = 0  # messages moved to a dead message queue
+    dead_msg_queue: str = ""  # where dead messages go; empty: nowhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

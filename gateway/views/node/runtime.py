@@ -41,6 +41,7 @@ class Health:
     live: bool
     ready: bool
     reasons: tuple[str, ...] = ()  # why it is not ready, a sentence each
+    active: bool = True  # it serves clients when it is ready; a standby does not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,15 @@ class MessageView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessageSearchView:
+    """Messages that a search found in one request, and where the next one goes on."""
+
+    messages: tuple[MessageView, ...]
+    scanned_count: int  # messages that were examined
+    position: str | None  # `partition:sequence` of the last one that was; None: the search is complete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenView:
     """The result of an action on selected messages."""
 

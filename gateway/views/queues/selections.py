@@ -22,6 +22,9 @@ LIMIT_MAX: Final = 100_000  # what a node moves well within the time limit of a 
 LIMIT_DEFAULT: Final = 1000
 RATE_MAX: Final = 1_000_000  # messages per second
 SECONDS_MAX: Final = 0xFFFF_FFFF
+SCAN_MAX: Final = 100_000  # messages that one request of a search examines
+SCAN_DEFAULT: Final = 10_000
+START: Final = MessageId(0, 0)  # of a search: before every message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,9 @@ class MessageSelection:
     ids: tuple[MessageId, ...] | None = None
     topic_filter: TopicFilter | None = None
     selector: str = ""
+    key: str = ""
+    received_from_ms: int = 0  # wall clock; 0: any time
+    received_until_ms: int = 0  # not received at that time; 0: any time
     dead_reason: str = ""
     dead_queue: str = ""
     older_than_s: int = 0
@@ -40,18 +46,28 @@ class MessageSelection:
 
     def message_filter(self, wall_ms: int, selectors: Selectors) -> MessageFilter:
         """Return the filter of messages as of now. Raises QueueInvalid for a bad selector."""
+        before_ms = wall_ms - self.older_than_s * 1000 if self.older_than_s else 0
+        if self.received_until_ms:
+            before_ms = min(before_ms or self.received_until_ms, self.received_until_ms)
         return MessageFilter(
+            key=self.key,
+            received_from_ms=self.received_from_ms,
             topic_filter=self.topic_filter,
             selector=selector_of(self.selector, selectors) if self.selector else None,
-            received_before_ms=wall_ms - self.older_than_s * 1000 if self.older_than_s else 0,
+            received_before_ms=before_ms,
             dead_reason=self.dead_reason,
             dead_queue=self.dead_queue,
         )
 
 
-SELECTING: Final = ("topic", "selector", "dead_reason", "dead_queue", "older_than_s", "limit")
+CONDITIONS: Final = (
+    *("topic", "selector", "key", "received_from", "received_until"),
+    *("dead_reason", "dead_queue", "older_than_s"),
+)
+SELECTING: Final = (*CONDITIONS, "limit")
 FIELDS_OF_DELETE: Final = ("ids", *SELECTING)
 FIELDS_OF_MOVE: Final = ("to", "ids", *SELECTING)
+FIELDS_OF_RETURN: Final = ("to", "ids", *SELECTING)
 FIELDS_OF_REDRIVE: Final = ("to", "rate", *SELECTING)
 
 
@@ -69,6 +85,9 @@ SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
     },
     "topic": {"type": "string", "description": "topic filter, in SMF or MQTT syntax"},
     "selector": {"type": "string", "description": "a selector, as in docs/concepts/selectors.md"},
+    "key": {"type": "string", "description": "partition key"},
+    "received_from": {"type": "string", "description": "received at this time or later, 2026-01-31T12:00:00Z"},
+    "received_until": {"type": "string", "description": "received before this time"},
     "dead_reason": {"type": "string", "description": "why they died", "enum": list(DEAD_REASONS)},
     "dead_queue": {"type": "string", "description": "queue they died in"},
     "older_than_s": {
@@ -110,6 +129,9 @@ def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -
         ids=_ids(values.get("ids")),
         topic_filter=_topic_filter(_text(values, "topic")),
         selector=_text(values, "selector"),
+        key=_text(values, "key"),
+        received_from_ms=_time_ms(values, "received_from"),
+        received_until_ms=_time_ms(values, "received_until"),
         dead_reason=reason,
         dead_queue=_text(values, "dead_queue"),
         older_than_s=_number(values, "older_than_s", 0, 0, SECONDS_MAX),
@@ -125,6 +147,16 @@ def selector_of(text: str, selectors: Selectors) -> Selector:
         return selectors.compile(text)
     except SelectorError as error:
         raise QueueInvalid("selector", f"character {error.at + 1}: {error.reason}", error.allowed) from None
+
+
+def position_of(text: str) -> MessageId:
+    """Return the position of a search. Raises QueueInvalid."""
+    if text == START.text():
+        return START
+    try:
+        return parse_message_id(text)
+    except QueueInvalid as problem:
+        raise QueueInvalid("position", f"{text!r} is not allowed", problem.allowed) from None
 
 
 def _ids(given: object) -> tuple[MessageId, ...] | None:
@@ -153,6 +185,25 @@ def _text(values: Mapping[str, object], name: str) -> str:
     if not isinstance(value, str) or not value:
         raise QueueInvalid(name, f"{quoted(value)} is not allowed", "a text that is not empty")
     return value
+
+
+def _time_ms(values: Mapping[str, object], name: str) -> int:
+    text = _text(values, name)
+    if not text:
+        return 0
+    found = wall_ms_of(text)
+    if found is None or found <= 0:
+        raise QueueInvalid(name, f"{quoted(text)} is not allowed", "a time such as 2026-01-31T12:00:00Z")
+    return found
+
+
+def wall_ms_of(text: str) -> int | None:
+    """Return a time of ISO 8601 as milliseconds since 1970, in UTC if it says nothing else; None if it is none."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _number(values: Mapping[str, object], name: str, default: int, low: int, high: int) -> int:
@@ -185,12 +236,9 @@ def replay_start(text: str) -> ReplayStart:
         return ReplayStart()
     if text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= SEQUENCE_MAX:
         return ReplayStart(first=int(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise QueueInvalid("from", f"{text!r} is not allowed", ALLOWED) from None
-    since = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    since_ms = int(since.timestamp() * 1000)
+    since_ms = wall_ms_of(text)
+    if since_ms is None:
+        raise QueueInvalid("from", f"{text!r} is not allowed", ALLOWED)
     if since_ms <= 0:
         raise QueueInvalid("from", f"{text!r} is before 1970", ALLOWED)
     return ReplayStart(since_ms=since_ms)

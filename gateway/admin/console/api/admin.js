@@ -29,7 +29,7 @@ export const post = (path, body) => ask("POST", path, {}, body);
 export const patch = (path, body) => ask("PATCH", path, {}, body);
 export const remove = (path) => ask("DELETE", path);
 
-/** Return the latest operation of a kind, such as a backup; null if there was none. */
+/** Return the latest operation of a kind, such as a backup, or the replicas of the broker; null if there are none. */
 export async function latest(path) {
   try {
     return await get(path);
@@ -44,8 +44,26 @@ export function queuePath(name, below = "") {
   return `queues/${encodeURIComponent(name)}${below}`;
 }
 
-/** Send a request; return the JSON document of the response, null for an empty one. Throws Problem. */
-async function ask(method, path, query = {}, body = undefined) {
+/**
+ * Return the objects of a response that goes on, one JSON document per line, until `signal` aborts it. Throws Problem if
+ * the gateway refuses or ends it.
+ */
+export async function* lines(path, query, signal) {
+  const answer = await reached(fetch(address(path, query), { signal }));
+  if (!answer.ok) throw refused(answer, parsed(await answer.text()));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reached(reader.read());
+    if (done) throw new Problem(0, "the gateway ended the answer");
+    const found = (rest + value).split("\n");
+    rest = found.pop();
+    for (const line of found) yield JSON.parse(line);
+  }
+}
+
+/** Return the URL of a path, in the message VPN that is shown. Throws Problem. */
+function address(path, query) {
   // Browsers resolve these path segments, even percent-encoded ones.
   if (path.split("/").some((part) => part === "." || part === "..")) {
     throw new Problem(400, "a browser cannot request an object named . or ..; use the command sluicegate");
@@ -54,26 +72,39 @@ async function ask(method, path, query = {}, body = undefined) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== "" && value !== null && value !== undefined) url.searchParams.set(name, value);
   }
-  if (vpn() !== DEFAULT_VPN) url.searchParams.set("vpn", vpn());
+  if (vpn() !== DEFAULT_VPN && !url.searchParams.has("vpn")) url.searchParams.set("vpn", vpn());
+  return url;
+}
+
+/** Send a request; return the JSON document of the response, null for an empty one. Throws Problem. */
+async function ask(method, path, query = {}, body = undefined) {
+  const url = address(path, query);
   const request = { method, headers: { Accept: "application/json" }, signal: AbortSignal.timeout(ANSWER_MS) };
   if (body !== undefined) {
     request.body = JSON.stringify(body);
     request.headers["Content-Type"] = "application/json";
   }
-  let answer;
-  try {
-    answer = await fetch(url, request);
-  } catch (error) {
-    throw new Problem(0, error.name === "TimeoutError" ? "the gateway did not answer in time" : "the gateway cannot be reached");
-  }
+  const answer = await reached(fetch(url, request));
   const found = parsed(await answer.text());
   // A node that is not ready answers 503 with its health, which is a valid response.
-  if (!answer.ok && found?.ready === undefined) {
-    const why = found?.detail ?? `the gateway answered ${answer.status}`;
-    throw new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why);
-  }
+  if (!answer.ok && found?.ready === undefined) throw refused(answer, found);
   if (found === undefined) throw new Problem(answer.status, "the server is not a Sluicegate admin port");
   return found;
+}
+
+/** Await a part of a response. Throws Problem without one, and AbortError if the page gave it up. */
+async function reached(part) {
+  try {
+    return await part;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(0, error.name === "TimeoutError" ? "the gateway did not answer in time" : "the gateway cannot be reached");
+  }
+}
+
+function refused(answer, found) {
+  const why = found?.detail ?? `the gateway answered ${answer.status}`;
+  return new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why);
 }
 
 /** Return a JSON document; null for an empty text, undefined for other content, such as a proxy's page. */

@@ -34,10 +34,10 @@ async function eventsAfter(number) {
   return (await get("events", { after: number, limit: EVENTS_MAX })).events;
 }
 
-export function open(place) {
+export function open(place, [only = ""] = []) {
   let known = []; // latest first
   const table = eventTable("Events");
-  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter events" });
+  const filter = h("input", { type: "search", value: only, placeholder: "Filter", "aria-label": "Filter events" });
   const level = h("select", { "aria-label": "Lowest level" }, LEVELS.map((each) => h("option", { value: each }, each)));
   place.append(h("h1", {}, "Events"), h("div", { class: "bar-of-tools" }, filter, h("label", {}, "From level ", level)), table.element);
   for (const input of [filter, level]) input.addEventListener("input", show);

@@ -21,7 +21,7 @@ const KEY_FIELDS = [
   ["key", "Partition key", "customer-7"],
 ];
 
-export function open(place) {
+export function open(place, [what, queue, ...named]) {
   const published = h("div", { class: "answer", "aria-live": "polite" });
   const stands = h("div", { class: "answer", "aria-live": "polite" });
   place.append(
@@ -29,7 +29,17 @@ export function open(place) {
     h("section", {}, h("h2", {}, "Where would this message go?"), form(PUBLISH_FIELDS, "explain/publish", published, publishAnswer), published),
     h("section", {}, h("h2", {}, "Why does this key wait?"), form(KEY_FIELDS, "explain/key", stands, keyAnswer), stands),
   );
+  const [publish, wait] = place.querySelectorAll("form");
+  const [topic, key] = what === "message" ? named : [null, named[0]]; // `#/explain/key/QUEUE/KEY`, or with the topic before it
+  if (topic) submit(publish, { topic, key: key ?? "" });
+  if (queue && key) submit(wait, { queue, key });
   return { refresh: async () => {} }; // it only answers the forms
+}
+
+/** Fill in a form with what the address names, and send it. */
+function submit(made, values) {
+  for (const [name, value] of Object.entries(values)) made.elements[name].value = value;
+  made.requestSubmit();
 }
 
 function form(fields, path, place, answer) {

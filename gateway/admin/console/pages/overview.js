@@ -1,4 +1,4 @@
-// The overview of the node: rates, connections, spool, memory, the busiest queues, the latest events.
+// The overview of the node: what is wrong now, rates and their history, connections, spool, memory, the busiest queues, the latest events.
 
 import { get } from "../api/admin.js";
 import { Rates } from "../api/rates.js";
@@ -7,7 +7,11 @@ import { Tile, bar } from "../widgets/charts.js";
 import { h, setText } from "../widgets/elements.js";
 import { LiveTable } from "../widgets/table.js";
 import { count, rate, size } from "../widgets/words.js";
+import { OF_NODE, OF_VPN } from "../widgets/drawn.js";
+import { TimeCharts } from "../widgets/time-charts.js";
+import { Attention } from "./attention.js";
 import { eventTable } from "./events.js";
+import { firstSteps } from "./first-steps.js";
 import { QUEUE_COLUMNS, QueueLooks, openQueue } from "./queues/figures.js";
 
 const BUSIEST = 8;
@@ -32,21 +36,27 @@ export function open(place) {
   const title = h("h1", {}, "Overview");
   const health = h("p", { class: "health" });
   const spool = h("div", { class: "gauges" });
+  const attention = new Attention();
   const ofNode = seesNode();
-  place.append(title, health);
+  const charts = new TimeCharts(ofNode ? { path: "history", drawn: OF_NODE } : { path: "history/message-vpn", drawn: OF_VPN });
+  place.append(title, health, attention.element);
   if (ofNode) {
     place.append(
       h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
+      charts.element,
       h("div", { class: "columns" }, h("section", {}, h("h2", {}, "Protocols"), protocols.element), h("section", {}, h("h2", {}, "Spool and memory"), spool)),
     );
   }
+  else place.append(charts.element);
   place.append(h("section", {}, h("h2", {}, "Busiest queues"), queues.element));
   if (ofNode) place.append(h("section", {}, h("h2", {}, "Latest events"), events.element));
+  health.after(firstSteps());
 
   async function refresh() {
     const asked = ofNode ? [get("figures"), get("spool"), get("events", { limit: EVENTS })] : [];
-    const [found, ready, node, use, told] = await Promise.all([looks.look({ named: 1 }), get("health/ready"), ...asked]);
+    const [found, ready, node, use, told] = await Promise.all([looks.look({ named: 1 }), get("health/ready"), ...asked, charts.refresh()]);
     queues.show(busiest(found.queues));
+    await attention.show({ queues: found.queues, ready, use });
     const state = ready.ready ? "accepts traffic" : ready.reasons.join("; ");
     setText(health, node ? `release ${node.version}, ${state}` : state);
     health.classList.toggle("wrong", !ready.ready);
@@ -66,16 +76,14 @@ export function open(place) {
   function showTotals(node, use) {
     const total = (name) => node.protocols.reduce((sum, each) => sum + each[name], 0);
     const connections = total("connections_count");
-    rates.note("connections", connections);
-    rates.note("waiting", use.messages_count);
     const came = rates.add("in", total("messages_received_total"), node.at_ms);
     const went = rates.add("out", total("messages_sent_total"), node.at_ms);
     const bytesIn = rates.add("in bytes", total("bytes_received_total"), node.at_ms);
     const bytesOut = rates.add("out bytes", total("bytes_sent_total"), node.at_ms);
-    tiles.in.show(rate(came), bytesIn === null ? "" : `${size(bytesIn)}/s`, rates.series("in"));
-    tiles.out.show(rate(went), bytesOut === null ? "" : `${size(bytesOut)}/s`, rates.series("out"));
-    tiles.connections.show(count(connections), "all protocols", rates.series("connections"));
-    tiles.waiting.show(count(use.messages_count), `${count(use.unacked_count)} with consumers`, rates.series("waiting"));
+    tiles.in.show(rate(came), bytesIn === null ? "" : `${size(bytesIn)}/s`);
+    tiles.out.show(rate(went), bytesOut === null ? "" : `${size(bytesOut)}/s`);
+    tiles.connections.show(count(connections), "all protocols");
+    tiles.waiting.show(count(use.messages_count), `${count(use.unacked_count)} with consumers`);
   }
 
   function protocolRates(each, atMs) {

@@ -14,6 +14,11 @@ export async function learnAccess() {
   account = await get("account");
 }
 
+/** The name of the account; empty where the gateway has no accounts. */
+export function accountName() {
+  return account.name;
+}
+
 /** The account as a text; empty where the gateway has no accounts. */
 export function accountWords() {
   return account.name && `${account.name}, ${account.msg_vpn_access_level}`;

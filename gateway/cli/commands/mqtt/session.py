@@ -18,6 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from sluicegate.gateway.cli.terminal.contexts import login_stays
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE, USAGE, CommandFailed, unreachable
 
 PLAIN_PORT: Final = 1883
@@ -42,7 +43,10 @@ _PAHO_VERSION: Final = {
     MqttVersion.V5: mqtt.MQTTv5,
 }
 
-HostOption = Annotated[str, typer.Option("--host", envvar="SLUICEGATE_HOST", help="Host of the gateway.")]
+HostOption = Annotated[
+    str,
+    typer.Option("--host", envvar="SLUICEGATE_HOST", help="Host of the gateway.", callback=login_stays("host")),
+]
 PortOption = Annotated[
     int | None, typer.Option("--port", "-p", min=1, max=65535, help="MQTT port. Default: 1883, or 8883 with --tls.")
 ]

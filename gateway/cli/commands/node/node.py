@@ -1,9 +1,12 @@
 """Commands for a node on this machine: run it, check its configuration, hash a password for it."""
 
 import gc
+import importlib.util
 import os
+import secrets
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +23,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.message_vpns.message_vpns import vpn_setting
 from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.protocols.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, NAME, NAME_512, stored_text
 
 ConfigOption = Annotated[
     Path | None,
@@ -66,7 +70,11 @@ def serve(
     from sluicegate.gateway.process.run import run  # late: every other command starts without the broker's code
 
     try:
-        if loaded.brokers is None and total_count(loaded.data.path, 1) == 1:
+        if loaded.cluster.runs_several:
+            exit_code = _serve_brokers(loaded, config, data, settings)
+        elif loaded.cluster.enabled:
+            exit_code = _serve_replica(loaded, lambda: _reloaded(config, data, settings))
+        elif loaded.brokers is None and total_count(loaded.data.path, 1) == 1:
             exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
         else:
             exit_code = serve_machine(loaded, reload=lambda: _reloaded(config, data, settings))
@@ -75,11 +83,44 @@ def serve(
     raise typer.Exit(exit_code)
 
 
+def _serve_brokers(loaded: Config, config: Path | None, data: Path | None, settings: list[str] | None) -> int:
+    _check_cluster_client()
+    from sluicegate.gateway.cluster.several.serve import serve_brokers  # late, likewise
+
+    brokers = _each_broker(loaded, config, data, settings)
+    given = [] if config is None else ["--config", str(config)]
+    given += [part for each in _given(data, settings) for part in ("--set", each)]
+    return serve_brokers(loaded, brokers, given)
+
+
+def _each_broker(
+    loaded: Config, config: Path | None, data: Path | None, settings: list[str] | None
+) -> dict[str, Config]:
+    """Return the configuration of each broker of which the machine runs replicas. Raises CommandFailed."""
+    names = loaded.cluster.brokers
+    return {name: loaded_config(config, data, [*(settings or ()), f"cluster.broker={name}"]) for name in names}
+
+
+def _serve_replica(loaded: Config, reload: Callable[[], Config]) -> int:
+    _check_cluster_client()
+    from sluicegate.gateway.cluster.serve import serve_replica  # late: it needs the client
+
+    return serve_replica(loaded, reload=reload)
+
+
+def _check_cluster_client() -> None:
+    if importlib.util.find_spec("nats") is None:
+        advice = "Install it with pip install 'sluicegate[cluster]'."
+        raise CannotStart("cluster.servers: the client for NATS is not installed", advice=advice)
+
+
 def check_config(
     config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
     """Check the configuration, including the environment and --set, and print the effective value of every setting."""
     loaded = loaded_config(config, data, settings)
+    if loaded.cluster.runs_several:
+        _each_broker(loaded, config, data, settings)  # each has settings of its own
     for finding in loaded.virtual_destinations.warnings():
         where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
         typer.echo(f"warning: {where}: {finding.text}", err=True)
@@ -93,9 +134,26 @@ def check_config(
         typer.echo(f"{path} = {'(hidden)' if is_secret(field) else shown(value)}  # {allowed_by(field)}")
 
 
-def hash_password() -> None:
+def hash_password(
+    scram: Annotated[
+        bool, typer.Option("--scram", help="Print the stored form of SCRAM-SHA-256 instead, for a password_file.")
+    ] = False,
+    sha_512: Annotated[
+        bool, typer.Option("--sha-512", help="That of SCRAM-SHA-512, which is for MQTT clients only.")
+    ] = False,
+    iterations: Annotated[
+        int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Iterations of that form.")
+    ] = ITERATIONS_MIN,
+) -> None:
     """Read a password (from the terminal without echo, or a line of standard input) and print its argon2 hash."""
-    typer.echo(PasswordHasher().hash(new_password(None)))
+    password = new_password(None)
+    if not (scram or sha_512):
+        typer.echo(PasswordHasher().hash(password))
+        return
+    try:
+        typer.echo(stored_text(password, iterations, secrets.token_bytes, NAME_512 if sha_512 else NAME))
+    except ValueError as error:
+        raise CommandFailed(f"SCRAM cannot use this password: {error}", exit_code=USAGE) from None
 
 
 def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:

@@ -1,4 +1,4 @@
-"""`sluicegate queue move-messages|copy-messages|delete-messages|redrive|replay`: act on messages of a queue."""
+"""`sluicegate queue move-messages|copy-messages|delete-messages|republish-messages|redrive`: act on messages."""
 
 import time
 from typing import Annotated, Final
@@ -26,6 +26,9 @@ IdsArgument = Annotated[
         metavar="[ID]...", help="Message IDs as `queue browse` prints them. Default: all messages that match."
     ),
 ]
+ChosenArgument = Annotated[
+    list[str], typer.Argument(metavar="ID...", help="Message IDs as `queue browse` and `queue search` print them.")
+]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only messages whose topic matches this filter.")]
 SelectorOption = Annotated[
     str | None, typer.Option("--selector", help="Only messages that match, such as color = 'red'.")
@@ -51,6 +54,8 @@ def add_to(app: typer.Typer) -> None:
     app.command("move-messages")(move_messages)
     app.command("copy-messages")(copy_messages)
     app.command("delete-messages")(delete_messages)
+    app.command("republish-messages")(republish_messages)
+    app.command("redrive-messages")(redrive_messages)
     app.command("redrive")(redrive)
     app.command("redrive-status")(redrive_status)
     app.command("redrive-cancel")(redrive_cancel)
@@ -113,6 +118,34 @@ def delete_messages(
         confirm(f"Delete the matching messages of {name}?")
     selection = _selection(None, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url, vpn).take_messages(name, "delete", selection), "deleted", as_json)
+
+
+def republish_messages(
+    name: NameArgument,
+    ids: ChosenArgument,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete each message when its copy is safe.")] = False,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish messages again, to the topics or queues they were published to. One that no queue would get stays."""
+    view = AdminClient(url, vpn).republish_messages(name, ids, remove=remove)
+    _show_taken(view, "published again", as_json)
+
+
+def redrive_messages(
+    name: NameArgument,
+    ids: ChosenArgument,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Target queue. Default: the queue that dead-lettered each message.")
+    ] = None,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Move chosen dead-lettered messages back, as they were published, to the queues that dead-lettered them."""
+    selection = _selection(to, ids, None, None, None, None, None, None)
+    _show_taken(AdminClient(url, vpn).take_messages(name, "redrive", selection), "moved back", as_json)
 
 
 def redrive(

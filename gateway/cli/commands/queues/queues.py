@@ -1,8 +1,8 @@
 """`sluicegate queue ...`: create, change, list, show, delete, purge and browse queues over the admin port."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -15,7 +15,7 @@ from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, time_text
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.queues.cursors import CursorView
-from sluicegate.gateway.views.queues.messages import MessageView
+from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView
 from sluicegate.gateway.views.queues.queues import FlowView, NetworkQueueView, PartitionView, QueueView
 from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -27,6 +27,8 @@ from sluicegate.messaging.queues.attributes import (
     AttributeValue,
     no_such_attribute,
 )
+
+SEARCH_PAGE_MAX: Final = 1000  # messages of one request
 
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 
@@ -296,6 +298,55 @@ def browse(
             at_broker = message.broker
             typer.echo(f"at broker {at_broker}\n")
         _print_message(message)
+
+
+@app.command("search")
+def search(
+    name: NameArgument,
+    key: Annotated[str | None, typer.Option("--key", help="Only messages with this partition key.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only messages whose topic matches this filter.")] = None,
+    selector: SelectorOption = None,
+    received_from: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="Received then or later: 2026-01-31T12:00:00Z.")
+    ] = None,
+    received_until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Received before.")] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="Only this partition.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Maximum number of messages.")] = 100,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """Search messages by key, properties, topic and time, without removing them. With --json, one object per line."""
+    given = {"key": key, "topic": topic, "selector": selector or None, "partition": partition}
+    given |= {"received_from": received_from, "received_until": received_until}
+    query: dict[str, str | int] = {each: value for each, value in given.items() if value is not None}
+    found = scanned = 0
+    for part in _search_parts(AdminClient(url, vpn), name, query, limit):
+        found += len(part.messages)
+        scanned += part.scanned_count
+        for message in part.messages:
+            if as_json:
+                print_json(message)
+            else:
+                _print_message(message)
+    if not as_json:
+        typer.echo(f"{counted(found, 'message')} found, {scanned} examined")
+
+
+def _search_parts(
+    client: AdminClient, name: str, query: Mapping[str, str | int], limit: int
+) -> Iterator[MessageSearchView]:
+    """Return what is found, request after request, until there are enough messages or no more."""
+    position: dict[str, str | int] = {}
+    while limit > 0:
+        part = client.search_queue(name, {**query, **position, "limit": min(limit, SEARCH_PAGE_MAX)})
+        yield part
+        limit -= len(part.messages)
+        if part.position is None:
+            return
+        position = {"position": part.position}
 
 
 @app.command("cursors")

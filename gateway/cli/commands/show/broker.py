@@ -10,7 +10,7 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
+from sluicegate.gateway.cli.terminal.output import AfterOption, JsonOption, print_json, print_table, tell_the_rest
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.clients.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
@@ -34,7 +34,7 @@ def client(
         str | None,
         typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
-    after: Annotated[int, typer.Option(min=0, help="Number of clients to skip.")] = 0,
+    after: AfterOption = 0,
     limit: Annotated[
         int, typer.Option(min=1, max=CLIENTS_MAX, help="Maximum number of clients to print.")
     ] = CLIENTS_DEFAULT,
@@ -134,7 +134,7 @@ def queue(
         str | None,
         typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
-    after: Annotated[int, typer.Option(min=0, help="Number of queues to skip.")] = 0,
+    after: AfterOption = 0,
     limit: Annotated[
         int, typer.Option(min=1, max=QUEUES_MAX, help="Maximum number of queues to print.")
     ] = QUEUES_DEFAULT,

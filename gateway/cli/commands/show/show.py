@@ -6,7 +6,7 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.show import broker as show_broker
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
+from sluicegate.gateway.cli.terminal.output import AfterOption, JsonOption, print_json, print_table, tell_the_rest
 from sluicegate.gateway.views.clients.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
@@ -123,7 +123,7 @@ def subscriptions(
     primary: Annotated[
         bool, typer.Option("--primary", help="Only subscriptions of the primary virtual router; on this node, all are.")
     ] = False,
-    after: Annotated[int, typer.Option(min=0, help="Number of rows to skip.")] = 0,
+    after: AfterOption = 0,
     limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Maximum number of rows to print.")] = ROWS_DEFAULT,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,

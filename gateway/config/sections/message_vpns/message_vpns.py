@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.listeners import VpnName
 from sluicegate.gateway.config.sections.message_vpns.bridges import Bridges
+from sluicegate.gateway.config.sections.message_vpns.payload_rules import RULES_MAX, PayloadRule, unique_rules
 from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import Pair, Queues
@@ -17,6 +18,9 @@ from sluicegate.messaging.clients.limits import NO_QUOTA
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 Count = Annotated[int, Field(ge=0, le=NO_QUOTA)]
+
+
+PayloadRules = Annotated[tuple[PayloadRule, ...], Field(max_length=RULES_MAX), AfterValidator(unique_rules)]
 
 
 class Vpn(Section):
@@ -78,6 +82,7 @@ class MessageVpn(Vpn):
     virtual_destinations: VirtualDestinationsSection = VirtualDestinationsSection()
     rest_delivery_points: RestDeliveryPoints = ()
     bridges: Bridges = ()
+    payload_rules: PayloadRules = ()
 
 
 # The section of a VPN that is in the store but not in the configuration.

@@ -1,6 +1,6 @@
 """Accounts, and how clients prove who they are: by a password, a certificate, or a token of an authorization server.
 
-Passwords in a file are argon2 hashes. Accounts of operators are in `gateway.config.sections.admin`.
+Passwords in a file are hashes. Accounts of operators are in `gateway.config.sections.admin`.
 """
 
 from collections import Counter
@@ -12,10 +12,12 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from sluicegate.gateway.config.sections.listeners import is_loopback
 from sluicegate.gateway.config.sections.section import Section
+from sluicegate.gateway.config.sections.security.backends import HttpHook
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
-from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
+from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, is_hash, scram_of
+from sluicegate.protocols.security.password_hashes import check_foreign_hash, is_foreign_hash
 from sluicegate.protocols.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, read_stored
 
 ON_LOOPBACK: Final = "on-loopback"
@@ -34,18 +36,14 @@ AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anony
 
 
 class Account(Section):
-    """A name with a password. The configuration has an argon2 hash (`sluicegate hash-password`) or the name of a file.
+    """A name with a password. The configuration has a hash (`sluicegate hash-password`) or the name of a file.
 
     A plain password is accepted from the environment only, where orchestrators put secrets.
     """
 
     name: str = Field(min_length=1, max_length=255)
-    password: SecretStr | None = Field(
-        default=None, description="an argon2 hash; from the environment also a plain password"
-    )
-    password_file: Path | None = Field(
-        default=None, description="file whose first line is an argon2 hash or a plain password"
-    )
+    password: SecretStr | None = Field(default=None, description="a hash; from the environment also a plain password")
+    password_file: Path | None = Field(default=None, description="file whose first line is a hash or a plain password")
 
     @model_validator(mode="after")
     def _check_source(self) -> Self:
@@ -83,8 +81,8 @@ class Account(Section):
         return secret
 
     def is_hashed(self) -> bool:
-        """Return whether the secret is an argon2 hash and not a plain password."""
-        return self.secret().startswith(ARGON2_PREFIX)
+        """Return whether the secret is a hash and not a plain password."""
+        return is_hash(self.secret())
 
 
 def _is_broken(secret: str) -> bool:
@@ -92,8 +90,10 @@ def _is_broken(secret: str) -> bool:
     try:
         if secret.startswith(ARGON2_PREFIX):
             extract_parameters(secret)
-        elif secret.startswith(SCRAM_PREFIX):
+        elif scram_of(secret):
             read_stored(secret)
+        elif is_foreign_hash(secret):
+            check_foreign_hash(secret)
     except ValueError:
         return True
     return False
@@ -171,6 +171,7 @@ class Authentication(Section):
     client_profiles: tuple[ClientProfileSettings, ...] = ()
     acl_profiles: tuple[AclProfileSettings, ...] = ()
     oauth: OAuth = OAuth()
+    http: HttpHook = HttpHook()
     scram_iterations: int = Field(
         default=ITERATIONS_MIN,
         ge=ITERATIONS_MIN,

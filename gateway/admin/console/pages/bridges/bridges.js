@@ -48,7 +48,7 @@ export function open(place) {
 }
 
 /** The number of messages that the other side has confirmed, in one direction. */
-function carried(bridge, direction) {
+export function carried(bridge, direction) {
   return bridge.rules.filter((each) => each.direction === direction).reduce((sum, each) => sum + each.messages, 0);
 }
 

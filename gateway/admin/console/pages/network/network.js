@@ -7,6 +7,7 @@ import { ask, attempt } from "../../widgets/dialogs.js";
 import { h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count, rate } from "../../widgets/words.js";
+import { BRIDGES, bridgeAddress, carried } from "../bridges/bridges.js";
 import { NetworkPicture, legend } from "./picture.js";
 
 export const NETWORK = "network";
@@ -61,7 +62,7 @@ export function open(place) {
   place.append(h("h1", {}, "Network"), about, missing, figure, tools, table.element);
 
   async function refresh() {
-    const view = await get(LINKS);
+    const [view, { bridges }] = await Promise.all([get(LINKS), get(BRIDGES)]);
     const nowMs = performance.now();
     setText(about, `This broker is ${view.broker}, of the network ${view.network}.`);
     const links = view.links.map((link) => ({
@@ -74,10 +75,19 @@ export function open(place) {
     const lacking = [...new Set(view.missing_links.map((each) => each.name))];
     missing.hidden = lacking.length === 0;
     setText(missing, `Neighbors are linked to ${lacking.join(", ")}, and this broker is not. Messages reach every broker only if all are linked to each other.`);
-    figure.hidden = links.length + lacking.length === 0;
+    const foreign = bridges.filter((each) => each.enabled).map((each) => ({
+      name: each.name,
+      url: each.remote_url,
+      state: each.up ? "up" : "down",
+      out: rates.add(`bridge ${each.name} out`, carried(each, "outgoing"), nowMs),
+      in: rates.add(`bridge ${each.name} in`, carried(each, "incoming"), nowMs),
+      open: bridgeAddress(each.name),
+    }));
+    figure.hidden = links.length + lacking.length + foreign.length === 0;
     picture.show(view.broker, [
       ...links.map((each) => ({ ...each, state: each.up ? "up" : "down", open: linkAddress(each.name) })),
       ...lacking.filter((name) => !links.some((each) => each.name === name)).map((name) => ({ name, state: "missing" })),
+      ...foreign,
     ]);
   }
 

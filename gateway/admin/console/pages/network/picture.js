@@ -1,4 +1,5 @@
-// A picture of the network as this broker sees it: itself in the middle, its neighbors around it, and the links.
+// A picture of the network as this broker sees it: itself in the middle, around it its neighbors and the foreign brokers
+// that bridges lead to, and the links and bridges between them.
 
 import { h, setText } from "../../widgets/elements.js";
 import { svg } from "../../widgets/charts.js";
@@ -10,10 +11,13 @@ const REACH = { x: 270, y: 145 }; // half axes of the ellipse that the neighbors
 const NAME_CHARS = 16; // of a name that a box shows; the title has all of it
 const BOX = { width: 136, height: 44 };
 
-/** Neighbors are `{name, state, out, in, backlog, open}`: `state` is up, down or missing, rates are null at first. */
+/**
+ * Neighbors are `{name, state, out, in, backlog, open, url}`: `state` is up, down or missing, rates are null at first. One
+ * with a `url` is a bridge to the foreign broker there.
+ */
 export class NetworkPicture {
   #drawn = "";
-  #labels = new Map(); // neighbor -> the figures of its link
+  #labels = new Map(); // key of a neighbor -> the figures of its link
 
   constructor() {
     this.element = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "network", role: "img" });
@@ -21,27 +25,29 @@ export class NetworkPicture {
   }
 
   show(broker, neighbors) {
-    const drawn = JSON.stringify([broker, neighbors.map((each) => [each.name, each.state])]);
+    const drawn = JSON.stringify([broker, neighbors.map((each) => [keyOf(each), each.state])]);
     if (drawn !== this.#drawn) this.#draw(broker, neighbors);
     this.#drawn = drawn;
-    for (const each of neighbors) setText(this.#labels.get(each.name), figures(each));
+    for (const each of neighbors) setText(this.#labels.get(keyOf(each)), figures(each));
   }
 
   #draw(broker, neighbors) {
     const middle = { x: WIDTH / 2, y: HEIGHT / 2 };
     const places = neighbors.map((each, at) => ({ each, ...around(middle, at, neighbors.length) }));
     this.#labels = new Map();
-    const lines = places.map((to) => svg("line", { class: `link ${to.each.state}`, x1: middle.x, y1: middle.y, x2: to.x, y2: to.y }));
+    const lines = places.map((to) => svg("line", { class: `link ${to.each.state}${to.each.url ? " bridge" : ""}`, x1: middle.x, y1: middle.y, x2: to.x, y2: to.y }));
     const labels = places.map((to) => {
       const beyond = BOX.height / 2 + (to.y < middle.y ? 7 : 17); // outside of the box, away from the middle
       const label = svg("text", { class: "figures", x: to.x, y: to.y < middle.y ? to.y - beyond : to.y + beyond });
-      this.#labels.set(to.each.name, label);
+      this.#labels.set(keyOf(to.each), label);
       return label;
     });
-    const boxes = places.map((to) => box(to.each.name, to, to.each.state, to.each.state === "missing" ? null : to.each.open));
+    const boxes = places.map((to) => box(to.each.name, to, to.each.state, to.each.state === "missing" ? null : to.each.open, to.each.url));
     this.element.replaceChildren(...lines, ...boxes, box(broker, middle, "self", null), ...labels);
   }
 }
+
+const keyOf = ({ name, url }) => `${url ? "bridge" : "link"} ${name}`;
 
 function around(middle, at, total) {
   const angle = (2 * Math.PI * at) / Math.max(total, 1) - Math.PI / 2;
@@ -54,13 +60,14 @@ function figures({ state, out, in: incoming, backlog }) {
   return state === "up" ? `${rate(out)} /s out, ${rate(incoming)} /s in${waiting}` : `down${waiting}`;
 }
 
-function box(name, { x, y }, state, open) {
+function box(name, { x, y }, state, open, url = "") {
   const shown = name.length > NAME_CHARS ? `${name.slice(0, NAME_CHARS - 1)}…` : name;
-  const frame = svg("rect", { x: x - BOX.width / 2, y: y - BOX.height / 2, width: BOX.width, height: BOX.height, rx: 9 });
+  const frame = svg("rect", { x: x - BOX.width / 2, y: y - BOX.height / 2, width: BOX.width, height: BOX.height, rx: url ? 22 : 9 });
   const text = svg("text", { x, y: y + 5 });
   setText(text, shown);
   const title = svg("title", {});
-  setText(title, `${name}: ${{ self: "this broker", up: "linked", down: "link down", missing: "not linked" }[state]}`);
+  const words = url ? { up: `bridge to ${url}`, down: `bridge to ${url}, down` } : { self: "this broker", up: "linked", down: "link down", missing: "not linked" };
+  setText(title, `${name}: ${words[state]}`);
   const made = svg(open ? "a" : "g", { class: `broker ${state}`, ...(open ? { href: open } : {}) });
   made.append(title, frame, text);
   return made;
@@ -68,6 +75,6 @@ function box(name, { x, y }, state, open) {
 
 /** What the colors mean. */
 export function legend() {
-  const entries = [["up", "linked"], ["down", "link down"], ["missing", "no link to a broker that neighbors have"]];
+  const entries = [["up", "linked"], ["down", "down"], ["missing", "no link to a broker that neighbors have"], ["bridge", "bridge to a foreign broker"]];
   return h("p", { class: "quiet network-legend" }, entries.map(([state, meaning]) => h("span", { class: state }, meaning)));
 }

@@ -4,6 +4,7 @@ import { get, post, queuePath } from "../../api/admin.js";
 import { actionButton, refusal } from "../../widgets/access.js";
 import { ask, attempt, notice } from "../../widgets/dialogs.js";
 import { facts, h, setText } from "../../widgets/elements.js";
+import { payloadView } from "../../widgets/payload.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count, counted, moment, size, words } from "../../widgets/words.js";
 import { queueAddress } from "./figures.js";
@@ -11,12 +12,17 @@ import { changedAt } from "./queue.js";
 import { queueNames } from "./queues.js";
 
 const PAGE_MESSAGES = 100;
+const START = "0:0"; // the position before every message
+const SCAN_MAX = 10_000; // messages that one request examines
+const FILTERED_MS = 10_000; // between two requests of the same search, which may examine many messages
 const IDS_MAX = 1000; // of one request, by the gateway
 const HEAD_CHARS = 60; // of a payload, in the list
 
 export function open(place, [name]) {
   const chosen = new Set(); // ids
-  let after = 0; // sequence
+  let position = START; // of the page
+  let next = null; // position of the next page; null: there is none
+  let searched = { query: "", atMs: 0 };
   let asked = 0; // number of requests
   let opened = null; // id
   let shown = [];
@@ -26,36 +32,49 @@ export function open(place, [name]) {
     columns: columns(choose),
     key: (each) => each.id,
     open: (each) => openMessage(opened === each.id ? null : each.id),
-    empty: "No messages.",
+    empty: "No messages. Publish & watch sends one to a queue.",
   });
   const partition = h("input", { type: "number", min: 0, max: 999, placeholder: "all", "aria-label": "Partition" });
-  const selector = h("input", { type: "search", placeholder: "Selector: price > 10", "aria-label": "Selector", class: "grow" });
+  const input = (label, placeholder, more = {}) => h("input", { type: "search", placeholder, "aria-label": label, ...more });
+  const key = input("Key", "Key: customer-7");
+  const topic = input("Topic", "Topic: orders/#");
+  const selector = input("Selector", "Properties: price > 10 AND region = 'eu'", { class: "grow" });
+  const since = h("input", { type: "datetime-local", step: 1 });
+  const until = h("input", { type: "datetime-local", step: 1 });
+  const conditions = [partition, key, topic, selector, since, until];
+  const result = h("p", { class: "quiet", role: "status" });
   const about = h("p", { class: "quiet", hidden: true });
   const details = h("section", { class: "details", hidden: true });
   const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
   const chosenText = h("span", { class: "quiet" });
   const button = (label, press) => h("button", { type: "button", onclick: press }, label);
-  const actions = ["Move", "Copy", "Delete"].map((action) => actionButton(action, () => take(action), { kind: action === "Delete" ? "danger" : null }));
-  const first = button("First page", () => go(0));
-  const next = button("Next page", () => go(shown.at(-1)?.sequence ?? 0));
+  const actions = ["Move", "Copy", "Republish", "Bring back", "Delete"].map((action) => actionButton(action, () => take(action), { kind: action === "Delete" ? "danger" : null }));
+  const first = button("First page", () => go(START));
+  const goOn = button("Next page", () => go(next));
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " / ", h("a", { href: queueAddress(name) }, name), " /"),
     h("h1", {}, "Messages"),
     about,
-    h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), selector),
+    h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), key, topic, selector),
+    h("div", { class: "bar-of-tools" }, h("label", {}, "Received since ", since), h("label", {}, "until ", until), button("Clear", clear), result),
     h("div", { class: "bar-of-tools" }, ...actions, button("All on this page", chooseAll), chosenText),
     table.element,
-    h("div", { class: "bar-of-tools" }, first, next),
+    h("div", { class: "bar-of-tools" }, first, goOn),
     details,
   );
-  for (const input of [partition, selector]) input.addEventListener("change", () => go(0));
+  for (const each of conditions) each.addEventListener("change", () => go(START));
 
   async function refresh() {
     asked += 1;
     const mine = asked;
-    const query = { partition: partition.value, selector: selector.value.trim(), after, limit: PAGE_MESSAGES };
-    const [found, queue] = await Promise.all([get(queuePath(name, "/messages"), query), get(queuePath(name))]);
+    const query = { ...wanted(), position, limit: PAGE_MESSAGES, scan: SCAN_MAX };
+    const isSame = searched.query === JSON.stringify(query) && Date.now() - searched.atMs < FILTERED_MS;
+    if (isFiltered() && isSame) return;
+    searched = { query: JSON.stringify(query), atMs: Date.now() };
+    const [found, queue] = await Promise.all([get(queuePath(name, "/search"), query), get(queuePath(name))]);
     if (mine !== asked) return; // another page was requested meanwhile
+    next = found.position;
+    setText(result, resultWords(found));
     shown = found.messages;
     broker = queue.of_machine ? "" : queue.broker;
     about.hidden = queue.broker === "";
@@ -63,18 +82,42 @@ export function open(place, [name]) {
     const there = new Set(shown.map((each) => each.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     table.show(shown);
-    first.disabled = after === 0;
-    // A page starts after a sequence, and each partition has its own sequences: paging needs a single partition.
-    const ofAll = queue.partitions.length > 1 && query.partition === "";
-    next.disabled = shown.length < PAGE_MESSAGES || ofAll;
-    next.title = ofAll ? "choose a partition to see the next page" : "";
+    first.disabled = position === START;
+    goOn.disabled = next === null;
+    setText(goOn, shown.length < PAGE_MESSAGES && next !== null ? "Search on" : "Next page");
     tellChosen();
     if (!there.has(opened)) opened = null;
     showDetails();
   }
 
-  function go(sequence) {
-    after = sequence;
+  function wanted() {
+    const time = (field) => (field.value ? new Date(field.value).toISOString() : "");
+    return {
+      partition: partition.value,
+      key: key.value.trim(),
+      topic: topic.value.trim(),
+      selector: selector.value.trim(),
+      received_from: time(since),
+      received_until: time(until),
+    };
+  }
+
+  const isFiltered = () => Object.entries(wanted()).some(([condition, value]) => condition !== "partition" && value !== "");
+
+  function resultWords(found) {
+    if (!isFiltered()) return "";
+    const said = `${counted(found.messages.length, "message")} found, ${count(found.scanned_count)} examined`;
+    return found.position === null ? said : `${said}; there are more to examine`;
+  }
+
+  function clear() {
+    for (const each of conditions) each.value = "";
+    go(START);
+  }
+
+  function go(to) {
+    position = to;
+    searched = { query: "", atMs: 0 };
     chooseNone();
     attempt(refresh);
   }
@@ -102,9 +145,11 @@ export function open(place, [name]) {
   }
 
   function tellChosen() {
-    setText(chosenText, chosen.size ? `${count(chosen.size)} chosen` : "none chosen");
+    setText(chosenText, chosen.size ? `${count(chosen.size)} selected` : "no message is selected");
     const why = broker ? changedAt(broker) : (refusal() ?? "");
     for (const each of actions) Object.assign(each, { disabled: chosen.size === 0 || why !== "", title: why });
+    const dead = shown.some((each) => chosen.has(each.id) && each.dead);
+    if (!dead) Object.assign(actions[3], { disabled: true, title: why || "no dead message is selected" });
   }
 
   function openMessage(id) {
@@ -115,7 +160,7 @@ export function open(place, [name]) {
   function showDetails() {
     const message = shown.find((each) => each.id === opened);
     details.hidden = !message;
-    if (message && details.dataset.id !== message.id) details.replaceChildren(closing, ...contents(message));
+    if (message && details.dataset.id !== message.id) details.replaceChildren(closing, ...contents(message, name));
     details.dataset.id = message?.id ?? "";
   }
 
@@ -124,6 +169,7 @@ export function open(place, [name]) {
     if (!ids.length || broker) return;
     await attempt(async () => {
       if (!(await takeMessages(action, name, ids))) return;
+      searched = { query: "", atMs: 0 };
       chooseNone();
       await refresh();
     });
@@ -131,10 +177,12 @@ export function open(place, [name]) {
 
   const chooseRow = () => document.activeElement?.closest("tr")?.querySelector("input[type=checkbox]")?.click();
   const keys = [
-    { key: "x", meaning: "choose the message", press: chooseRow },
-    { key: "a", meaning: "choose all on this page, or none", press: chooseAll },
+    { key: "x", meaning: "select the message", press: chooseRow },
+    { key: "a", meaning: "select all on this page, or none", press: chooseAll },
     { key: "m", meaning: "move", press: () => take("Move") },
     { key: "c", meaning: "copy", press: () => take("Copy") },
+    { key: "R", meaning: "publish again", press: () => take("Republish") },
+    { key: "b", meaning: "bring dead ones back", press: () => take("Bring back") },
     { key: "Delete", meaning: "delete", press: () => take("Delete") },
   ];
   return { refresh, keys, back: () => opened !== null && (openMessage(null), true) };
@@ -161,7 +209,7 @@ function head(message) {
   return line.length < message.payload.length ? `${line}…` : line;
 }
 
-function contents(message) {
+function contents(message, queue) {
   const lines = [
     ["topic", message.topic],
     ["key", message.key ?? "–"],
@@ -177,29 +225,52 @@ function contents(message) {
     lines.push(["dead-lettered from", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`]);
     if (dead.client) lines.push(["last consumer", dead.client]);
   }
-  const encoding = message.payload_encoding === "text" ? "" : ", base64";
-  const note = message.payload_truncated ? ", truncated" : "";
-  return [h("h2", {}, `Message ${message.id}`), facts(lines), h("h3", {}, `Payload${encoding}${note}`), h("pre", { tabindex: 0 }, message.payload)];
+  const note = message.payload_truncated ? ", its beginning" : "";
+  const explained = ["message", queue, message.topic, message.key ?? ""].map(encodeURIComponent).join("/");
+  const why = h("p", {}, h("a", { class: "button", href: `#/explain/${explained}` }, "Explain this message"));
+  return [h("h2", {}, `Message ${message.id}`), why, facts(lines), h("h3", {}, `Payload${note}`), payloadView(message.payload, message.payload_encoding)];
 }
 
 /** Ask for confirmation or a target queue, and delete, move or copy these messages. */
 async function takeMessages(action, name, ids) {
   const what = counted(ids.length, "message");
-  const asked =
-    action === "Delete"
-      ? { title: `Delete ${what}?`, text: "Messages that a consumer holds stay.", dangerous: true }
-      : { title: `${action} ${what}`, fields: [{ name: "to", label: "To queue", required: true, options: await queueNames() }] };
   return ask({
-    ...asked,
+    ...(await question(action, what)),
     confirm: action,
     action: async (values) => {
-      const taken = await post(queuePath(name, `/messages/${action.toLowerCase()}`), { ids, ...values });
+      const taken = await post(queuePath(name, `/messages/${PATHS[action]}`), { ids, ...given(values) });
       notice(outcome(action, taken), { wrong: taken.done_count < ids.length });
     },
   });
 }
 
-const DONE = { Move: "moved", Copy: "copied", Delete: "deleted" };
+const PATHS = { Move: "move", Copy: "copy", Republish: "republish", "Bring back": "redrive", Delete: "delete" };
+const DONE = { Move: "moved", Copy: "copied", Republish: "published again", "Bring back": "brought back", Delete: "deleted" };
+
+/** Return what a dialog asks before an action. */
+async function question(action, what) {
+  if (action === "Delete") return { title: `Delete ${what}?`, text: "Messages that a consumer holds stay.", dangerous: true };
+  if (action === "Republish") {
+    const choices = ["keep them here", "delete them here when they are safe"];
+    return {
+      title: `Publish ${what} again`,
+      text: "Each goes to the topic or queue that it was published to, without the death it died. One that no queue would get stays.",
+      fields: [{ name: "remove", label: "Then", choices, value: choices[0] }],
+    };
+  }
+  const to = { name: "to", label: "To queue", required: true, options: await queueNames() };
+  if (action !== "Bring back") return { title: `${action} ${what}`, fields: [to] };
+  return {
+    title: `Bring ${what} back`,
+    text: "Dead messages go back, as they were published, to the queues that dead-lettered them.",
+    fields: [{ ...to, label: "To another queue instead", required: false }],
+  };
+}
+
+/** Return the values of a dialog as the gateway takes them; empty ones are omitted. */
+function given({ to, remove }) {
+  return { ...(to ? { to } : {}), ...(remove ? { remove: remove.startsWith("delete") } : {}) };
+}
 
 function outcome(action, taken) {
   const kept = Object.entries(taken.kept).map(([reason, number]) => `${number} not changed: ${words(reason)}`);

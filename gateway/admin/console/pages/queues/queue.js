@@ -6,11 +6,15 @@ import { actionButton, refusal } from "../../widgets/access.js";
 import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
 import { Tile, bar } from "../../widgets/charts.js";
 import { ask, askToDelete, attempt, notice } from "../../widgets/dialogs.js";
+import { OF_QUEUE } from "../../widgets/drawn.js";
 import { facts, h, numberOf, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
+import { TimeCharts } from "../../widgets/time-charts.js";
+import { attributeName, attributeValue } from "../../widgets/units.js";
 import { count, counted, moment, rate, size, words } from "../../widgets/words.js";
 import { Cursors } from "./cursors.js";
 import { queueAddress } from "./figures.js";
+import { PartitionPicture } from "./partitions.js";
 import { queueNames } from "./queues.js";
 
 const MEGABYTE = 1024 * 1024; // of the quota
@@ -42,6 +46,8 @@ export function open(place, [name]) {
   const tiles = { in: new Tile("In /s"), settled: new Tile("Settled /s"), ready: new Tile("Ready"), unacked: new Tile("Unacked") };
   const partitions = new LiveTable({ label: "Partitions", columns: PARTITION_COLUMNS, key: (each) => String(each.number), sort: { column: 0, descending: false } });
   const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: (each) => each.id, sort: { column: 0, descending: false }, empty: "No consumer is bound." });
+  const charts = new TimeCharts({ path: `history/queues/${encodeURIComponent(name)}`, drawn: OF_QUEUE });
+  const picture = new PartitionPicture(name);
   const cursors = new Cursors(name);
   const about = h("p", { class: "quiet" });
   const spooled = h("div", { class: "gauges" });
@@ -83,6 +89,9 @@ export function open(place, [name]) {
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
     spooled,
+    charts.element,
+    picture.element,
+    whyKeyWaits(name),
     h("section", {}, h("h2", {}, "Partitions"), partitions.element),
     h("section", {}, h("h2", {}, "Flows"), flows.element),
     cursorsSection,
@@ -103,22 +112,23 @@ export function open(place, [name]) {
     setText(about, [view.broker && `at broker ${view.broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const came = rates.add("in", view.accepted_total, view.at_ms);
     const went = rates.add("settled", view.settled_total, view.at_ms);
-    rates.note("ready", view.ready_count);
-    rates.note("unacked", view.unacked_count);
-    tiles.in.show(rate(came), `${count(view.accepted_total)} in total`, rates.series("in"));
-    tiles.settled.show(rate(went), `${count(view.settled_total)} in total`, rates.series("settled"));
+    tiles.in.show(rate(came), `${count(view.accepted_total)} in total`);
+    tiles.settled.show(rate(went), `${count(view.settled_total)} in total`);
     if (refusal() === null) {
       replay.disabled = view.kept_bytes === 0;
       replay.title = replay.disabled ? "the queue keeps no settled messages" : "";
     }
-    tiles.ready.show(count(view.ready_count), "waiting for a consumer", rates.series("ready"));
-    tiles.unacked.show(count(view.unacked_count), "with consumers", rates.series("unacked"));
+    tiles.ready.show(count(view.ready_count), "waiting for a consumer");
+    tiles.unacked.show(count(view.unacked_count), "with consumers");
     const quota = config.max_msg_spool_usage * MEGABYTE;
     spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
     partitions.show(view.partitions);
+    charts.element.hidden = Boolean(broker); // another broker keeps it
+    await Promise.all([broker ? null : charts.refresh(), broker ? null : picture.show(view)]);
     flows.show(view.flows);
     losses.replaceChildren(facts(totals(view), { many: true }));
-    definition.replaceChildren(facts(defined(view), { many: true }));
+    const now = facts(defined(view), { many: true });
+    if (!definition.firstChild?.isEqualNode(now)) definition.replaceChildren(now); // a selection in it stays
     move.hidden = !view.move;
     if (view.move) setText(move, moveText(view.move));
     redrive.hidden = driven === null;
@@ -139,6 +149,17 @@ export function changedAt(broker) {
   return `the queue is at broker ${broker}: change it there`;
 }
 
+/** A form that leads to why the messages of a key wait. */
+function whyKeyWaits(name) {
+  const key = h("input", { name: "key", placeholder: "customer-7", required: true, autocomplete: "off", "aria-label": "Partition key" });
+  const made = h("form", { class: "bar-of-tools" }, h("label", {}, "Why does this key wait? ", key), h("button", {}, "Explain"));
+  made.addEventListener("submit", (event) => {
+    event.preventDefault();
+    location.hash = `#/explain/key/${encodeURIComponent(name)}/${encodeURIComponent(key.value)}`;
+  });
+  return made;
+}
+
 /** How far the move of a queue to another broker is. */
 function moveText(move) {
   const moved = `${count(move.moved_count)} of ${counted(move.moved_count + move.left_count, "message")} moved`;
@@ -154,7 +175,7 @@ function totals(view) {
 
 function defined(view) {
   const { name, ...attributes } = view.config;
-  const lines = Object.entries(attributes).map(([attribute, value]) => [attribute, value === "" ? "–" : String(value)]);
+  const lines = Object.entries(attributes).map(([attribute, value]) => [attributeName(attribute), attributeValue(attribute, value)]);
   return [["subscriptions", view.subscriptions.join("  ") || "–"], ...lines];
 }
 

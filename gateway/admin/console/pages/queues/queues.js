@@ -94,12 +94,14 @@ function create() {
     confirm: "Create",
     fields: [
       { name: "name", label: "Name", required: true },
-      { name: "partition_count", label: "Partitions", value: "0", hint: "0: not partitioned" },
+      { name: "access_type", label: "Access type", choices: ["", "non-exclusive", "exclusive"], hint: "exclusive: one consumer has all messages, the others wait; –: as the template says, else exclusive" },
+      { name: "partition_count", label: "Partitions", value: "0", hint: "0: not partitioned; a partitioned queue is non-exclusive" },
       { name: "subscriptions", label: "Topic subscriptions", hint: "one per line", lines: true },
     ],
-    action: async ({ name, partition_count: partitions, subscriptions }) => {
+    action: async ({ name, access_type: access, partition_count: partitions, subscriptions }) => {
       const definition = { name };
       if (partitions && partitions !== "0") Object.assign(definition, { partition_count: numberOf(partitions), access_type: "non-exclusive" });
+      if (access) definition.access_type = access;
       if (subscriptions) definition.subscriptions = linesOf(subscriptions);
       await post("queues", definition);
       notice(`${name} was created`);

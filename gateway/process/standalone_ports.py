@@ -1,10 +1,10 @@
-"""The operators' ports of a machine with several brokers: the admin port, the same in TLS, and the health port."""
+"""The operators' ports of a process that has them apart from a node: a supervisor of several brokers, or a replica."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, TypeAlias, final
 
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import EventCall, Events
@@ -15,34 +15,37 @@ from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart
-from sluicegate.messaging.observability.events import Event
+from sluicegate.messaging.observability.events import Event, EventKind
 from sluicegate.protocols.security.password_checks import PasswordChecks
 
 if TYPE_CHECKING:
     from sluicegate.gateway.operations.interface import NodeInterface
+
+# Has a broker emit an event: its kind, its text and its details.
+Emit: TypeAlias = Callable[[EventKind, str, dict[str, str] | None], Awaitable[object]]
 
 
 @final
 class EventsElsewhere:
     """Where the ports' events go: a broker writes them to its log, and publishes them."""
 
-    def __init__(self, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
+    def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._tasks: set[asyncio.Future[object]] = set()
 
     def pass_on(self, event: Event) -> None:
         """Have a broker emit an event."""
-        task = asyncio.ensure_future(self._emit(event.kind.name, event.description, event.details))
+        task = asyncio.ensure_future(self._emit(event.kind, event.description, event.details))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
 @final
-class MachinePorts:
+class StandalonePorts:
     """The ports, as the configuration enables them, and who may log in at them."""
 
-    def __init__(self, config: Config, *, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
-        """`emit` has a broker emit an event: its name, its text and its details."""
+    def __init__(self, config: Config, *, emit: Emit) -> None:
+        """`emit` has a broker emit an event."""
         self._config = config
         self._clock = SystemClock()
         self._events = Events(self._clock)
@@ -72,13 +75,13 @@ class MachinePorts:
 
     async def open(self, operations: "NodeInterface") -> None:
         """Serve operations at the bound addresses. Raises CannotStart."""
-        import_module("sluicegate.gateway.admin.server")  # late: the brokers serve clients meanwhile
+        import_module("sluicegate.gateway.admin.server")  # late: clients are served meanwhile
         assert self._operators is not None, "the ports are bound"
         await self._ports.serve(operations, accounts=self._operators, events=self._events)
         loop = asyncio.get_running_loop()
         self._watched = WatchedFiles(
             lambda delay_ms, work: loop.call_later(delay_ms / 1000, work),
-            self._config,
+            lambda: look_at(self._config),
             lambda: self.reload(self._config),
         )
 
@@ -105,7 +108,7 @@ class MachinePorts:
         return self._ports.admin_port
 
     def samples(self) -> list[Sample]:
-        """Return what was refused here: the brokers have no such ports."""
+        """Return what was refused here: nodes have no such ports."""
         requests = [
             Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
             for name, counts in self._ports.refused_counts().items()

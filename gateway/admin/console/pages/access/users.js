@@ -1,12 +1,12 @@
 // Users: the client accounts of the message VPN. Users of the configuration cannot be changed here.
 
-import { get, patch, post } from "../api/admin.js";
-import { actionButton } from "../widgets/access.js";
-import { attributeFields, changedAttributes } from "../widgets/attributes.js";
-import { ask, askToDelete, attempt, notice } from "../widgets/dialogs.js";
-import { h } from "../widgets/elements.js";
-import { LiveTable } from "../widgets/table.js";
-import { count } from "../widgets/words.js";
+import { get, patch, post } from "../../api/admin.js";
+import { actionButton } from "../../widgets/access.js";
+import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
+import { ask, askToDelete, attempt, notice } from "../../widgets/dialogs.js";
+import { h } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
+import { count } from "../../widgets/words.js";
 
 const MADE_HERE = "operator"; // the origin of users that can be changed here
 const NEW = { enabled: true, client_profile: "default", acl_profile: "default" };

@@ -1,0 +1,47 @@
+// The connected clients.
+
+import { get } from "../../api/admin.js";
+import { h } from "../../widgets/elements.js";
+import { ROWS_MAX, anywhere, listing } from "../../widgets/listing.js";
+import { LiveTable } from "../../widgets/table.js";
+import { count, duration } from "../../widgets/words.js";
+
+export const CLIENTS = "clients";
+
+export const clientAddress = (name) => `#/${CLIENTS}/${encodeURIComponent(name)}`;
+
+const COLUMNS = [
+  { title: "Client", value: (each) => each.name, cell: (each) => h("a", { href: clientAddress(each.name), tabindex: -1 }, each.name) },
+  { title: "Protocol", value: (each) => each.protocol },
+  { title: "Username", value: (each) => each.client_username || "–", wide: true },
+  { title: "Address", value: (each) => each.address, wide: true },
+  { title: "Connected", value: (each) => each.connected_s, cell: (each) => duration(each.connected_s), numeric: true, wide: true },
+  { title: "Flows", value: (each) => each.flows_count, numeric: true },
+  { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
+  { title: "Reading", value: (each) => (each.is_paused ? "paused" : "yes") },
+  { title: "Profile", value: (each) => each.client_profile, wide: true },
+  { title: "ACL", value: (each) => each.acl_profile, wide: true },
+];
+
+export function open(place) {
+  const table = new LiveTable({
+    label: "Clients",
+    columns: COLUMNS,
+    key: (each) => `${each.protocol} ${each.name} ${each.address}`,
+    open: (each) => (location.hash = clientAddress(each.name)),
+    sort: { column: 0, descending: false },
+    empty: "No client of such a name is connected. Overview shows how to connect one; Listeners shows the addresses.",
+  });
+  const { refresh } = listing(place, {
+    title: "Clients",
+    filterLabel: "Filter clients",
+    placeholder: "Filter: sensor-*",
+    noun: "client",
+    table,
+    read: async (text) => {
+      const found = await get(CLIENTS, { client_name: anywhere(text), limit: ROWS_MAX });
+      return { rows: found.clients, total: found.total_count };
+    },
+  });
+  return { refresh };
+}

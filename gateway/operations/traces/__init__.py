@@ -1,0 +1,1 @@
+"""Traces of clients: taps on connections, and what makes words of the bytes that pass."""

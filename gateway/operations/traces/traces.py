@@ -1,0 +1,138 @@
+"""Traces of one client: its connections are tapped as they come, until nobody reads the trace any more."""
+
+import asyncio
+import base64
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, Literal
+
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.operations.clients.clients import wanted_clients
+from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
+from sluicegate.gateway.operations.traces.tap import Tap
+from sluicegate.gateway.views.clients.clients import ClientQuery
+from sluicegate.gateway.views.clients.traces import TracedPacket
+from sluicegate.gateway.views.errors import ClientNotFound, Refused
+from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.transport.interface import ByteTransport
+
+log = logging.getLogger("sluicegate.node")
+
+KEPT_MAX: Final = 1000  # packets that nobody has read yet
+LOOK_S: Final = 0.5  # between two looks for new connections of the client
+
+
+class ClientTrace:
+    """The taps on the connections of one client, and what has passed and is not read yet."""
+
+    def __init__(self, node: Node, vpn: str, client: str, payload_bytes: int) -> None:
+        self._node = node
+        self._vpn = vpn
+        self._client = client
+        self._payload_bytes = payload_bytes
+        self._taps: dict[MqttConnection, Tap] = {}
+        self._kept: deque[TracedPacket] = deque()
+        self._left_out_count = 0
+        self._news = asyncio.Event()
+
+    def connections(self) -> list[MqttConnection]:
+        """Return the connections of the client. Raises ClientNotFound, and Refused if none is of MQTT."""
+        found = wanted_clients(self._node, self._vpn, ClientQuery(names=(self._client,)))
+        if not found:
+            raise ClientNotFound(self._client)
+        speaks_mqtt = [each.connection for each in found if isinstance(each.connection, MqttConnection)]
+        if not speaks_mqtt:
+            raise Refused(f"{self._client} speaks {found[0].protocol}: only connections of MQTT can be traced")
+        return speaks_mqtt
+
+    def _look(self) -> None:
+        """Tap the connections of the client that are not tapped yet, if it is there."""
+        with suppress(ClientNotFound, Refused):
+            for connection in self.connections():
+                stream = connection.stream
+                if connection not in self._taps and stream is not None:
+                    self._begin(connection, stream)
+
+    def _begin(self, connection: MqttConnection, stream: ByteTransport) -> None:
+        address, level = connection.peer_name(), int(connection.engine.level)
+        cutters = {True: PacketCutter(), False: PacketCutter()}
+        readers = {True: PacketReader(level), False: PacketReader(level)}
+
+        def seen(from_client: bool, data: bytes) -> None:
+            try:
+                for first_byte, body, size in cutters[from_client].cut(data):
+                    words = readers[from_client].words(first_byte, body)
+                    self._keep(
+                        self._payload_of(words.payload),
+                        TracedPacket(
+                            time_ms=self._node.services.clock.wall_ms(),
+                            address=address,
+                            direction="received" if from_client else "sent",
+                            kind=words.kind,
+                            size_bytes=size,
+                            fields=words.fields,
+                            properties=tuple(words.properties),
+                            reason_code=words.reason_code,
+                            reason=words.reason,
+                        ),
+                    )
+            except Exception:  # the connection goes on, whatever is wrong with its trace
+                log.exception("trace of client %r: a packet cannot be shown", self._client)
+
+        def closed() -> None:
+            self._taps.pop(connection, None)
+            self._say("ended", address)
+
+        tap = Tap(connection, stream, seen=seen, on_closed=closed)
+        self._taps[connection] = tap
+        tap.begin()
+        self._say("begun", address)
+
+    def _payload_of(self, payload: bytes | None) -> tuple[str, Literal["text", "base64"]] | None:
+        if payload is None or not self._payload_bytes:
+            return None
+        head = payload[: self._payload_bytes]
+        try:
+            return head.decode(), "text"
+        except UnicodeDecodeError:
+            return base64.b64encode(head).decode("ascii"), "base64"
+
+    def _say(self, kind: str, address: str) -> None:
+        wall_ms = self._node.services.clock.wall_ms()
+        self._keep(
+            None,
+            TracedPacket(time_ms=wall_ms, address=address, direction="connection", kind=kind, size_bytes=0, fields={}),
+        )
+
+    def _keep(self, payload: tuple[str, Literal["text", "base64"]] | None, packet: TracedPacket) -> None:
+        if len(self._kept) >= KEPT_MAX:
+            self._left_out_count += 1
+            return
+        text, encoding = payload or (None, None)
+        self._kept.append(replace(packet, payload=text, payload_encoding=encoding, left_out_count=self._left_out_count))
+        self._left_out_count = 0
+        self._news.set()
+
+    async def packets(self) -> AsyncGenerator[TracedPacket, None]:
+        """Yield what passes, until the reader has enough, or the node stops."""
+        try:
+            self._look()
+            while self._node.ready:
+                while self._kept:
+                    yield self._kept.popleft()
+                self._news.clear()
+                try:
+                    await asyncio.wait_for(self._news.wait(), LOOK_S)
+                except TimeoutError:
+                    self._look()
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Take the taps away."""
+        for tap in self._taps.values():
+            tap.end()
+        self._taps.clear()

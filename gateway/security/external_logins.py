@@ -1,0 +1,182 @@
+"""Logins of a message VPN that a backend decides about: of names that are no accounts of the gateway.
+
+A user that a backend lets in is in the roster from then on, with the profiles that the backend has named: for as long
+as it is connected, and then until many others have come.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, final
+
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.gateway.config.sections.security.backends import HttpHook
+from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.views.clients.accounts import ProfileKind
+from sluicegate.messaging.clients.rights import BackendUnavailable
+from sluicegate.messaging.clients.roster import DEFAULT, ClientRoster, ClientUsername
+from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.security.backends import Admission, GuardedBackend, Login
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.security.http_backend import HttpBackend
+
+log = logging.getLogger("sluicegate.node")
+
+USERNAMES_MAX: Final = 100_000  # let in by a backend and remembered, of one message VPN
+PROFILE_MISSING: Final = "profile_missing"  # counter: a yes with a profile that does not exist
+
+
+@final
+class ExternalLogins:
+    """The backend of a message VPN, and the users that it has let in."""
+
+    def __init__(self, roster: ClientRoster, runtime: Runtime) -> None:
+        self.usernames: OrderedDict[str, ClientUsername] = OrderedDict()
+        self.counts: dict[str, int] = {}  # of backends that were replaced, and PROFILE_MISSING
+        self._roster = roster
+        self._runtime = runtime
+        self._hook = HttpHook()
+        self._secret = ""
+        self._guarded: GuardedBackend | None = None  # None: there is no backend
+        self._backend: HttpBackend | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is a backend."""
+        return self._guarded is not None
+
+    def outcomes(self) -> dict[str, int]:
+        """Return how many logins it decided about, by outcome."""
+        total = dict(self.counts)
+        for outcome, count in ({} if self._guarded is None else self._guarded.counts).items():
+            total[outcome] = total.get(outcome, 0) + count
+        return total
+
+    def configure(self, hook: HttpHook) -> None:
+        """Put a configuration in force, with the secret in its file; if that cannot be read, nothing changes."""
+        try:
+            secret = hook.secret()
+        except (OSError, ValueError) as problem:
+            log.error("authentication.http.secret_file of message VPN %r: %s", self._roster.vpn, problem)
+            return
+        if hook == self._hook and self._guarded is not None and secret == self._secret:
+            return
+        self._hook, self._secret = hook, secret
+        self.counts = self.outcomes()
+        self._guarded = None
+        self._drop_backend()
+        if hook.url is None:
+            return
+        from sluicegate.protocols.security.http_backend import HttpBackend  # late: aiohttp is a tenth of a start
+
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        backend = HttpBackend(
+            hook.url, vpn=self._roster.vpn, headers=headers, concurrent_max=hook.max_concurrent_requests
+        )
+        self._backend = backend
+        self._guarded = GuardedBackend(
+            backend.ask,
+            timeout_ms=hook.timeout_ms,
+            concurrent_max=hook.max_concurrent_requests,
+            remembered_ms=hook.cache_s * 1000,
+            clock=self._runtime.clock,
+            secret=self._runtime.rng.randbytes(32),
+            on_failure=lambda reason: self._tell(backend, reason, hook.url or ""),
+        )
+
+    async def principal(self, login: Login) -> Principal | None:
+        """Return who a client is by its backend, None if it is not let in. Raises BackendUnavailable.
+
+        While the backend is asked, an operator may create an account of that name, and a reload replace the backend.
+        """
+        guarded = self._guarded
+        if guarded is None:
+            return None
+        admission = await guarded.admission(login)
+        if self._guarded is not guarded:
+            raise BackendUnavailable  # what it says holds no more, and the client may ask again
+        if self._is_account(login.user_name):
+            guarded.forget(login.user_name)
+            return None
+        if admission is None or not self._remember(login.user_name, admission):
+            return None
+        return Principal(login.user_name)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Forget users, whose names are accounts from now on. The roster has these, or gets them next."""
+        for name in names:
+            self.usernames.pop(name, None)
+            if self._guarded is not None:
+                self._guarded.forget(name)
+
+    def in_force(
+        self, clients: Iterable[ClientProfileSettings], acls: Iterable[AclProfileSettings]
+    ) -> list[ClientUsername]:
+        """Return the users whose profiles are among these; the others are forgotten, and have to log in again."""
+        client_names = {DEFAULT, *[each.name for each in clients]}
+        acl_names = {DEFAULT, *[each.name for each in acls]}
+        for name, each in list(self.usernames.items()):
+            if self._guarded is None or each.client_profile not in client_names or each.acl_profile not in acl_names:
+                del self.usernames[name]
+        return list(self.usernames.values())
+
+    def with_profile(self, field: ProfileKind, profile: str) -> list[str]:
+        """Return the names of the connected users with a profile; those that are not connected are forgotten."""
+        found = [name for name, each in self.usernames.items() if getattr(each, field) == profile]
+        for name in found:
+            if self._roster.connected_count(name) == 0:
+                self._remove(name)
+        return sorted(name for name in found if name in self.usernames)
+
+    async def close(self) -> None:
+        """End its connections."""
+        self._drop_backend()
+        await asyncio.gather(*self._closing)
+
+    def _drop_backend(self) -> None:
+        backend, self._backend = self._backend, None
+        if backend is not None:
+            task = asyncio.ensure_future(backend.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _remember(self, name: str, admission: Admission) -> bool:
+        username = ClientUsername(name, True, admission.client_profile or DEFAULT, admission.acl_profile or DEFAULT)
+        if not self._roster.has_profiles(username):
+            self.counts[PROFILE_MISSING] = self.counts.get(PROFILE_MISSING, 0) + 1
+            text = "user %r of message VPN %r is not let in: there is no client profile %r or no ACL profile %r"
+            log.warning(text, name, self._roster.vpn, username.client_profile, username.acl_profile)
+            return False
+        if self.usernames.get(name) != username:
+            self._roster.set_username(name, username)
+            self.usernames[name] = username
+        self.usernames.move_to_end(name)
+        if len(self.usernames) > USERNAMES_MAX:
+            oldest = next(iter(self.usernames))
+            if self._roster.connected_count(oldest):
+                self.usernames.move_to_end(oldest)
+            else:
+                self._remove(oldest)
+        return True
+
+    def _is_account(self, name: str) -> bool:
+        """Return whether the roster has an entry of this name that is not from here."""
+        entry = self._roster.username(name)
+        return entry is not None and entry is not self.usernames.get(name)
+
+    def _remove(self, name: str) -> None:
+        """Forget a user, also in the roster, unless its entry there is an account."""
+        username = self.usernames.pop(name)
+        if self._roster.username(name) is username:
+            self._roster.set_username(name, None)
+
+    def _tell(self, backend: "HttpBackend", reason: str, url: str) -> None:
+        if backend is not self._backend:
+            return  # it was replaced or closed, and its connections end
+        if reason:
+            log.warning("authentication.http of message VPN %r: %s: %s", self._roster.vpn, url, reason)
+        else:
+            log.info("authentication.http of message VPN %r: %s answers again", self._roster.vpn, url)

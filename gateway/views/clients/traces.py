@@ -1,0 +1,24 @@
+"""What a client and the broker say to each other, packet by packet."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+PAYLOAD_BYTES_MAX: Final = 4096  # that can be asked for, of each payload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedPacket:
+    """One packet or frame; or the beginning or the end of a connection."""
+
+    time_ms: int  # wall clock
+    address: str  # host and port of the client's end of the connection
+    direction: Literal["received", "sent", "connection"]  # as the broker sees it
+    kind: str  # as the standard calls it; of a connection: begun or ended
+    size_bytes: int  # of all of it
+    fields: dict[str, str | int | bool | None]
+    properties: tuple[tuple[str, str | int], ...] = ()  # of MQTT 5
+    reason_code: int | None = None
+    reason: str | None = None
+    payload: str | None = None  # its beginning, where it was asked for
+    payload_encoding: Literal["text", "base64"] | None = None
+    left_out_count: int = 0  # packets before this one that nobody has read in time
