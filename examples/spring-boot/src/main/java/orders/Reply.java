@@ -1,0 +1,19 @@
+package orders;
+
+import java.util.Map;
+import org.springframework.context.annotation.Profile;
+import org.springframework.jms.annotation.JmsListener;
+import org.springframework.stereotype.Component;
+
+/** Answers questions for prices until Ctrl-C. What is returned goes to the JMSReplyTo of the question. */
+@Component
+@Profile("reply")
+class Reply {
+
+    private static final Map<String, String> PRICES = Map.of("apple", "0.30", "pear", "0.45");
+
+    @JmsListener(destination = "prices")
+    String answer(String fruit) {
+        return PRICES.getOrDefault(fruit, "unknown");
+    }
+}
