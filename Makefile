@@ -9,7 +9,7 @@ PURE   := build/pure
 PIP    := $(BIN)/pip --disable-pip-version-check
 TIMED  := @scripts/timed
 
-ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate
+ROOMS    := messaging storage actors protocols gateway sluicegate pipeline pyspark_sluicegate testing
 SOURCES  := $(shell find $(ROOMS) -type f -not -name '*.pyc' 2>/dev/null) pyproject.toml setup.py README.md LICENSE
 # What is checked: the rooms that exist, and what is not installed.
 CHECKED  := $(wildcard sluicegate pyspark_sluicegate) bench demo tests setup.py
@@ -28,8 +28,8 @@ BROKER   := amqp flow http delivery/test_deliver_to_one.py \
 AGAIN    := $(addprefix tests/,house simulation unit $(addprefix broker/,$(BROKER)))
 # Not those among them that start processes or look at sources and scripts, nor those of modules that are never compiled.
 NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_compiled_imports.py \
-            house/test_dependencies.py house/test_style.py house/test_virtual_cases.py simulation/test_planted.py \
-            simulation/network/test_planted_links.py \
+            house/test_dependencies.py house/test_site.py house/test_style.py house/test_virtual_cases.py \
+            simulation/test_planted.py simulation/network/test_planted_links.py \
             unit/bench/test_cases.py unit/gateway unit/pipeline unit/pyspark unit/scripts)
 # What is run again against several brokers on one machine: what clients and operators do. The list of what
 # needs a single broker is in tests/support/processes/one_broker.py.
@@ -108,9 +108,17 @@ simulate-network: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## the same w
 simulate-moves: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## three linked brokers, and a queue that moves: SEEDS=1000, SEED=7
 	PYTHONPATH=tests $(BIN)/python -P -m simulation --moves --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
+.PHONY: simulate-replicas
+simulate-replicas: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## three replicas of a broker: SEEDS=1000, SEED=7
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --replicas --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
 .PHONY: simulate-planted
 simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many seeds find each fault that is planted on purpose
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted
+
+.PHONY: rounds
+rounds: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## failures of a broker with replicas, under load: ROUNDS=50, SEED=7; as root between network namespaces
+	PYTHONPATH=tests $(BIN)/python -P -m rounds --rounds $(if $(filter command line environment,$(origin ROUNDS)),$(ROUNDS),50) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decoders and to whole brokers: ROUNDS of each test, SEED=7 again
@@ -123,6 +131,10 @@ test-bridges: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## bridges to Rab
 	$(TIMED) environment scripts/bridge-needs
 	SLUICEGATE_FOREIGN_BROKERS=1 $(BIN)/pytest tests/foreign_brokers
 
+.PHONY: test-examples
+test-examples: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## the programs of examples/ in every language that is here, and JMS: minutes for the first time
+	SLUICEGATE_ALL_EXAMPLES=1 $(BIN)/pytest -rs tests/examples tests/jms
+
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases
 	scripts/bench-needs
@@ -133,6 +145,27 @@ scan: $(STAMPS)/requirements $(STAMPS)/installed-$(MODE) ## known holes in the r
 	$(PIP) install --quiet 'pip-audit>=2.7'
 	$(PIP) check
 	$(BIN)/python scripts/scan $(BIN)/pip-audit
+
+.PHONY: wheels
+wheels: ## an sdist and compiled wheels in ./dist, for PYTHONS="3.11 3.13" or all that are here: minutes for each
+	$(PYTHON) scripts/build-wheels $(PYTHONS)
+
+.PHONY: deb
+deb: ## a Debian package of WHEEL=dist/..., with PYTHON=python3.11 or what the wheel is for
+	$(PYTHON) scripts/build-deb $(WHEEL)
+
+.PHONY: image
+image: ## the image of the gateway, by docker, podman or buildah
+	@scripts/build-image $(IMAGE)
+
+.PHONY: site
+site: $(STAMPS)/site-tools ## the documentation as a site, into build/site, which needs no network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+.PHONY: compose-alerts
+compose-alerts: ## copy the alert rules of Kubernetes for the Prometheus of compose.yaml
+	@{ echo '# The rules of prometheusrule.yaml, for a Prometheus without an operator; `make compose-alerts` copies them.'; \
+	sed -n '/^  groups:/,$$s/^  //p' deploy/k8s/monitoring/prometheusrule.yaml; } > deploy/compose/alerts.yaml
 
 .PHONY: clean
 clean: ## remove everything made here, but not ./data
@@ -167,6 +200,11 @@ $(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
 $(STAMPS)/demo-needs: $(STAMPS)/requirements
 	@$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
 	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
+	@touch $@
+
+$(STAMPS)/site-tools: $(STAMPS)/requirements
+	@$(BIN)/python scripts/requirements site > $(STAMPS)/site-tools.txt
+	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/site-tools.txt
 	@touch $@
 
 # What the gateway needs when it runs comes while it compiles.

@@ -15,3 +15,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $tls := .Values.config.admin.tls | default dict }}
 {{- if $tls.enabled }}{{ $tls.port | default 1943 }}{{ else }}{{ .Values.config.admin.port | default 8080 }}{{ end }}
 {{- end }}
+
+{{/* The names of the pods of replicas, in the order in which they shall own the broker. */}}
+{{- define "sluicegate.pods" -}}
+{{- $name := include "sluicegate.name" . -}}
+{{- range $number := until (int .Values.replicas) }}{{ if $number }}, {{ end }}{{ $name }}-{{ $number }}{{ end -}}
+{{- end }}
