@@ -28,6 +28,7 @@ from bench.brokers.broker import (
     modified_ns,
 )
 from bench.brokers.gateway import Sluicegate, SluicegateOfFour, SluicegateOfTwo
+from bench.brokers.replicated import ArtemisReplicated, NatsReplicated, RabbitMqReplicated, SluicegateReplicated
 from bench.load.plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
 _COMPILED_LATE_S: Final = 10.0  # until what runs often is machine code: Java's and Erlang's brokers begin slowly
@@ -311,7 +312,10 @@ def _amqtt() -> Path:
 
 BROKERS: Final[dict[str, type[Broker]]] = {
     each.kind: each
-    for each in (Sluicegate, SluicegateOfTwo, SluicegateOfFour, Mosquitto, RabbitMq, ActiveMq, Nats, Amqtt)
+    for each in (
+        *(Sluicegate, SluicegateOfTwo, SluicegateOfFour, SluicegateReplicated),
+        *(Mosquitto, RabbitMq, RabbitMqReplicated, ActiveMq, ArtemisReplicated, Nats, NatsReplicated, Amqtt),
+    )
 }
 
 

@@ -1,4 +1,4 @@
-"""Cases that measure how long the confirmation of a durable message takes: alone, at a low rate, beside checkpoints.
+"""Cases of durable messages: how long a confirmation takes alone, at a low rate, beside checkpoints; how many at most.
 
 One MQTT client publishes with QoS 1 to a durable queue or, at a peer without queues, to the session of an absent
 subscriber. Times count from when a message was due. The messages are read and checked afterwards.
@@ -89,6 +89,31 @@ def run_kept(broker: Broker, *, rate: float, seconds: float, payload_bytes: int,
     )
 
 
+def run_most(broker: Broker, *, seconds: float, payload_bytes: int, timeout_s: float) -> Outcome:
+    """Publish as many messages that are kept as the broker takes with a full window."""
+    prepare_backlog(broker)
+    publisher = _Publisher(broker, payload_bytes)
+    publisher.fill(1.0)  # warm
+    first = publisher.published
+    cpu_s = measure.cpu_seconds(broker.pid)
+    begin_s = time.monotonic()
+    publisher.fill(seconds)
+    took_s = time.monotonic() - begin_s
+    cpu_s = measure.cpu_seconds(broker.pid) - cpu_s
+    count = publisher.published - first
+    publisher.close()
+    drained, _ = drain(broker, publisher.published, timeout_s, window=WINDOW, payload_bytes=payload_bytes)
+    return Outcome(
+        headline=Figure("messages per broker CPU second", count / cpu_s, "/s"),
+        higher_is_better=True,
+        figures=(
+            Figure("broker CPU per message", cpu_s / count * US, "us"),
+            Figure("messages a second", count / took_s, "/s"),
+        ),
+        faults=drained.faults,
+    )
+
+
 def run_checkpoints(broker: Broker, *, rate: float, seconds: float, payload_bytes: int, timeout_s: float) -> Outcome:
     """Publish at a rate, until the broker has written its state several times; compare with the time before that."""
     prepare_backlog(broker)
@@ -167,6 +192,31 @@ class _Publisher:
                 heard_s = now_s
             elif now_s > heard_s + SILENCE_S:
                 raise LoadError(f"{len(self.took_s)} of {self.published} messages were confirmed")
+
+    def fill(self, seconds: float) -> None:
+        """Publish with a full window for some time, and wait for all confirmations."""
+        ends_s = heard_s = time.monotonic() + seconds
+        while True:
+            now_s = time.monotonic()
+            confirmed = len(self.took_s)
+            if now_s < ends_s:
+                self._publish_through(confirmed + WINDOW)
+            elif confirmed == self.published:
+                return
+            if select.select([self._connection.socket], [], [], LOOK_EACH_S)[0]:
+                self._confirmed(self._connection.socket.recv(wire.ACK_BYTES * WINDOW))
+                heard_s = max(heard_s, now_s)
+            elif now_s > heard_s + SILENCE_S:
+                raise LoadError(f"{confirmed} of {self.published} messages were confirmed")
+
+    def _publish_through(self, end: int) -> None:
+        """Publish the messages before a number, those of one cycle in one write."""
+        while self.published < end:
+            number = self.published % self._cycle
+            count = min(end - self.published, self._cycle - number)
+            self.due_s.extend([time.monotonic()] * count)
+            self.published += count
+            self._connection.socket.sendall(self._stream[self._at[number] : self._at[number + count]])
 
     def _publish(self, due_s: float) -> None:
         number = self.published % self._cycle

@@ -7,8 +7,9 @@ from typing import Final
 from bench.brokers.broker import Broker, Conditions, Traffic
 from bench.brokers.gateway import Sluicegate, SluicegateOfFour, SluicegateOfTwo
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
+from bench.brokers.replicated import ArtemisReplicated, NatsReplicated, RabbitMqReplicated, SluicegateReplicated
 from bench.cases.bridges import SCHEMES, run_bridge
-from bench.cases.durable import run_alone, run_checkpoints, run_kept
+from bench.cases.durable import run_alone, run_checkpoints, run_kept, run_most
 from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting, run_writes
 from bench.cases.links import run_idle_link, run_link
 from bench.cases.rebalance import run_rebalance
@@ -32,6 +33,9 @@ BACKLOG_BROKERS: Final = OURS | {Mosquitto.kind}  # the others were not made for
 QUEUE_BROKERS: Final = OURS | {Mosquitto.kind}  # which has no queues: what one without them and without a disk does
 
 DURABLE_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind, Nats.kind}
+REPLICATED_BROKERS: Final = frozenset(
+    each.kind for each in (SluicegateReplicated, NatsReplicated, RabbitMqReplicated, ArtemisReplicated)
+)
 PERSISTENT: Final = Conditions(traffic=Traffic.SINGLE, persistent=True)
 
 QUEUE: Final = "bench-{lane}"
@@ -148,8 +152,17 @@ def _alone(broker: Broker, effort: Effort) -> Outcome:
     return run_alone(broker, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
 
 
-def _kept(broker: Broker, effort: Effort) -> Outcome:
-    return run_kept(broker, rate=LOW_RATE, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
+def _most(broker: Broker, effort: Effort) -> Outcome:
+    return run_most(broker, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
+
+
+def _kept(rate: float) -> Callable[[Broker, Effort], Outcome]:
+    """Return the run of a case of kept messages at a rate."""
+
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_kept(broker, rate=rate, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
+
+    return run
 
 
 def _checkpoints(broker: Broker, effort: Effort) -> Outcome:
@@ -369,11 +382,31 @@ _LATENCIES: Final = tuple(
 )
 _LOW_RATES: Final = (
     _on_time("latency-qos1-2000", "QoS 1, ten pairs, 2,000 messages a second", LoadPlan(lanes=10, qos=1, rate=2000)),
-    Case("durable-1000", "1,000 durable messages a second that are kept", DURABLE_BROKERS, _kept, PERSISTENT),
+    Case(
+        "durable-1000",
+        "1,000 durable messages a second that are kept",
+        DURABLE_BROKERS | REPLICATED_BROKERS,
+        _kept(LOW_RATE),
+        PERSISTENT,
+    ),
+    Case(
+        "durable-10000",
+        "10,000 durable messages a second that are kept",
+        DURABLE_BROKERS | REPLICATED_BROKERS,
+        _kept(10 * LOW_RATE),
+        PERSISTENT,
+    ),
+    Case(
+        "durable-most",
+        "as many durable messages as one publisher gets confirmed with 2,000 in flight, all of them kept",
+        DURABLE_BROKERS | REPLICATED_BROKERS,
+        _most,
+        PERSISTENT,
+    ),
     Case(
         "durable-alone",
         "a durable message after the other, each confirmed before the next: how long beyond a bare fdatasync",
-        DURABLE_BROKERS,
+        DURABLE_BROKERS | REPLICATED_BROKERS,
         _alone,
         PERSISTENT,
     ),
