@@ -13,8 +13,9 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from sluicegate.testing.ports import WORKERS_MAX
 from support.network.event_loops import LOOPS, RunOnLoop, run_on
-from support.processes.gateway import BROKERS, WORKERS_MAX
+from support.processes.gateway import BROKERS
 from support.processes.one_broker import why_one_broker
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
@@ -35,7 +36,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 # The two lots take about as long as each other, and longer than any file.
 TOGETHER = {"tests/spark": "Spark", "tests/spark/programs": "Spark", "tests/spark/kills": "Spark is killed"}
 # Folders whose tests start processes, and those whose tests wait most of their time: for them, sockets and timers.
-STARTING = ("tests/crash/", "tests/interop/", "tests/stories/")
+STARTING = ("tests/crash/", "tests/examples/", "tests/interop/", "tests/stories/", "tests/testing/")
 WAITING = ("tests/broker/", *STARTING)
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
+import sluicegate
 from support.operations.console_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
 from support.operations.console_traffic import client_of, publish
 from support.processes.gateway import GatewayProcess, gateway, wait_until
@@ -13,7 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Own = Callable[[str], str]
 PATHS = (
     *("", "queues", "queues/wide-queue", "queues/wide-queue/messages", "templates", "clients", "actors", "events"),
-    *("explain", "users", "rest-delivery-points", "spool", "bridges", "network"),
+    *("explain", "users", "rest-delivery-points", "spool", "bridges", "network", "mqtt-sessions", "retained-messages"),
+    *("subscriptions", "listeners", "profiles", "publish", "message-vpns", "message-vpns/default"),
 )
 
 
@@ -62,6 +64,42 @@ def test_a_queue_is_made_looked_at_and_deleted(page: Page, running: GatewayProce
     expect(page.locator("#notices")).to_contain_text(f"{name} was deleted")
     expect(page.locator("h1")).to_have_text("Queues")
     expect(row(page, name)).to_have_count(0)
+
+
+def test_a_queue_is_made_with_the_access_type_that_was_chosen(page: Page, own: Own) -> None:
+    go(page, "queues")
+    page.get_by_role("button", name="New queue").click()
+    page.locator("dialog[open] [name=access_type]").select_option("non-exclusive")
+    answer(page, "Create", name=own("shared"))
+    expect(page.locator("#page")).to_contain_text("durable, non-exclusive")
+
+
+@pytest.mark.parametrize("path", ["queues/nowhere", "bridges/nowhere", "rest-delivery-points/nowhere", "nowhere"])
+def test_what_there_is_not_has_no_page_to_act_on(page: Page, path: str) -> None:
+    go(page, path)
+    expect(page.locator("h1")).to_have_text("Not found")
+    expect(page.locator("#page")).to_contain_text("nowhere")
+    expect(page.locator("#page button")).to_have_count(0)
+    page.keyboard.press("?")
+    expect(page.locator("dialog[open]")).to_contain_text("next row")
+    expect(page.locator("dialog[open]")).not_to_contain_text("edit")
+    page.keyboard.press("Escape")
+    page.locator("#page").get_by_role("link", name="Overview").click()
+    expect(page.get_by_role("table", name="Busiest queues")).to_be_visible()
+
+
+def test_escape_leads_from_what_there_is_not_to_the_overview(page: Page) -> None:
+    go(page, "nowhere")
+    expect(page.locator("h1")).to_have_text("Not found")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("table", name="Busiest queues")).to_be_visible()
+
+
+def test_every_page_is_in_sight(page: Page) -> None:
+    links = page.locator("#pages a:visible")
+    expect(links).to_have_count(20)
+    for link in links.all():
+        expect(link).to_be_in_viewport()
 
 
 def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
@@ -115,6 +153,56 @@ def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own:
     assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
 
 
+def test_messages_are_searched_by_key_and_time(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("searched")
+    running.create_queue(name, partition_count=2, access_type="non-exclusive")
+    publish(running, name, b"1", b"2")  # with the key customer-7
+    with client_of(running, "other") as client, client.publisher() as publisher:
+        publisher.send_all([sluicegate.Message(b"3", queue=name, key="customer-8")])
+        publisher.flush()
+    go(page, f"queues/{name}/messages")
+    rows = page.locator("#page tbody tr")
+    expect(rows).to_have_count(3)
+    page.get_by_label("Key", exact=True).fill("customer-8")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+    expect(page.locator("#page")).to_contain_text("1 message found, 3 examined")
+    page.get_by_role("button", name="Clear").click()
+    expect(rows).to_have_count(3)
+    page.get_by_label("until").fill("2001-01-01T00:00:00")
+    page.get_by_label("until").press("Tab")
+    expect(rows).to_have_count(0)
+    expect(page.locator("#page")).to_contain_text("0 messages found, 3 examined")
+
+
+def test_messages_are_published_again_and_dead_ones_brought_back(page: Page, running: GatewayProcess, own: Own) -> None:
+    work, graveyard = own("worked"), own("dead")
+    running.create_queue(graveyard)
+    running.create_queue(work, dead_msg_queue=graveyard)
+    publish(running, work, b"hard", b"harder")
+    with client_of(running, "rejecter") as client, client.consumer(work) as consumer:
+        for each in consumer.receive_many(2, timeout_s=WAIT_MS / 1000):
+            each.reject()
+        go(page, f"queues/{graveyard}/messages")
+        expect(row(page, "rejected")).to_have_count(2)
+
+    row(page, "harder").locator("input").check()
+    page.get_by_role("button", name="Bring back").click()
+    answer(page, "Bring back")
+    expect(row(page, "rejected")).to_have_count(1)
+    assert running.held_count(work) == 1
+
+    row(page, "hard").locator("input").check()
+    page.get_by_role("button", name="Republish").click()
+    answer(page, "Republish", remove="delete them here when they are safe")
+    expect(page.locator("#notices")).to_contain_text("1 published again")
+    expect(page.locator("#page")).to_contain_text("No messages.")
+    go(page, f"queues/{work}/messages")
+    expect(row(page, "hard")).to_have_count(2)
+    row(page, "hard").first.locator("input").check()
+    expect(page.get_by_role("button", name="Bring back")).to_be_disabled()
+
+
 def test_a_definition_is_edited_and_what_it_may_not_be_stays_in_the_form(
     page: Page, running: GatewayProcess, own: Own
 ) -> None:
@@ -149,7 +237,7 @@ def test_templates_are_made_changed_and_deleted(page: Page, running: GatewayProc
     expect(row(page, name)).not_to_contain_text("max_msg_size")
     running.create_queue(f"{folder}/orders")
     go(page, f"queues/{folder}%2Forders")
-    expect(page.locator(".facts.many").last).to_contain_text("max_redelivery_count3")
+    expect(page.locator(".facts.many").last).to_contain_text("max redelivery count3")
 
     go(page, "templates")
     row(page, name).get_by_role("button", name="Delete").click()
@@ -189,9 +277,9 @@ def test_refusals_of_the_gateway_are_shown_in_its_words(page: Page, running: Gat
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     go(page, "queues/none-of-that-name")
-    expect(page.locator("#state")).to_contain_text("none-of-that-name")
+    expect(page.locator("#page")).to_contain_text("none-of-that-name")
     page.evaluate("location.hash = '#/queues/100%'")  # as somebody types it
-    expect(page.locator("#state")).to_contain_text("there is no queue '100%'")
+    expect(page.locator("#page")).to_contain_text("there is no queue '100%'")
 
 
 def test_clients_actors_events_and_explanations_are_shown(page: Page, running: GatewayProcess, own: Own) -> None:
@@ -241,7 +329,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     expect(row(page, "pressed")).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("x")
-    expect(page.locator("#page")).to_contain_text("1 chosen")
+    expect(page.locator("#page")).to_contain_text("1 selected")
     page.keyboard.press("Delete")
     answer(page, "Delete")
     expect(page.locator("#page")).to_contain_text("No messages.")
@@ -257,3 +345,15 @@ def test_pages_are_no_wider_than_a_phone(browser: Browser, running: GatewayProce
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == "rgb(16, 23, 27)", "dark, by the system's choice"
+
+
+def test_a_page_that_is_asked_for_while_the_console_begins_opens_once_it_has(page: Page) -> None:
+    """It was opened twice, and what was typed in between was lost."""
+    held: list[Route] = []
+    page.route("**/account", lambda route: held.append(route))
+    with page.expect_request("**/account"):
+        page.reload()
+    go(page, "queues")
+    expect(page.locator("#page h1")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("#page h1")).to_have_text("Queues")

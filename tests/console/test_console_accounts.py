@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
 
 from support.http.plain import HTTP
-from support.operations.console_page import WAIT_MS, browser_page
+from support.operations.console_page import WAIT_MS, browser_page, go
 from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
@@ -47,9 +47,9 @@ def test_who_may_only_look_sees_so_and_changes_nothing(browser: Browser, running
 
         page.keyboard.press("P")
         expect(page.locator(".notice.wrong")).to_contain_text("access level read-write; reader has read-only")
-        page.keyboard.press("9")
+        go(page, "spool")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()
-        page.keyboard.press("4")
+        go(page, "actors")
         expect(page.get_by_role("table", name="Actors")).to_contain_text("spool")
 
 
@@ -60,7 +60,7 @@ def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProce
         page.locator("dialog[open] [name=name]").fill(name)
         page.locator("dialog[open]").get_by_role("button", name="Create").click()
         expect(page.locator("h1")).to_have_text(name)
-        page.keyboard.press("9")
+        go(page, "spool")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
         page.keyboard.press("b")
         expect(page.locator(".notice.wrong")).to_contain_text("access level admin; writer has read-write")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from sluicegate.testing.ports import free_port
 from support.operations.console_page import answer, fill_in, go, row
 from support.operations.console_traffic import client_of, publish
-from support.processes.gateway import GatewayProcess, free_port
+from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
@@ -171,6 +172,39 @@ def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess, own: Ow
     assert (running.backups / name / "backup.json").is_file()
 
 
+@pytest.mark.parametrize(
+    ("button", "field", "table"),
+    [("New client profile", "max_msg_rate", "Client profiles"), ("New ACL profile", "", "ACL profiles")],
+)
+def test_profiles_are_made_changed_and_deleted(page: Page, own: Own, button: str, field: str, table: str) -> None:
+    name = own("devices")
+    go(page, "profiles")
+    page.get_by_role("button", name=button).click()
+    fields = {field: "50"} if field else {"publish_topic_exceptions": '{"topic": "plant/>"}'}
+    answer(page, "Create", name=name, **fields)
+    expect(row(page, name, table=table)).to_contain_text("50" if field else "disallow, 1 exception")
+
+    row(page, name, table=table).click()
+    answer(page, "Change", **({field: "60"} if field else {"publish_topic_default_action": "allow"}))
+    expect(row(page, name, table=table)).to_contain_text("60" if field else "allow, 1 exception")
+
+    row(page, "default", table=table).click()
+    expect(page.locator("dialog[open]")).to_contain_text("can only be changed there")
+    page.locator("dialog[open]").get_by_role("button", name="Close").click()
+    row(page, name, table=table).get_by_role("button", name="Delete").click()
+    answer(page, "Delete")
+    expect(row(page, name, table=table)).to_have_count(0)
+
+
+def test_a_message_vpn_of_the_configuration_is_shown_with_its_usage(page: Page) -> None:
+    go(page, "message-vpns")
+    row(page, "default").click()
+    expect(page.locator("#page")).to_contain_text("defined in the configuration file")
+    expect(page.locator(".gauges")).to_contain_text("of 256 MiB")
+    for deed in ("Edit", "Delete message VPN"):
+        expect(page.get_by_role("button", name=deed)).to_be_disabled()
+
+
 def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
     """One that has something is deleted when its name is typed."""
     name = own("sales")
@@ -184,10 +218,14 @@ def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayP
     expect(page.locator("#vpn option", has_text=name)).to_have_count(1)
 
     row(page, name).click()
+    expect(page.locator("h1")).to_have_text(name)
+    page.get_by_role("button", name="Edit").click()
     answer(page, "Change", enabled="false", allow_anonymous="true")
-    expect(row(page, name)).to_contain_text("shut down")
+    expect(page.locator("#page")).to_contain_text("shut down, defined by: operator")
+    expect(page.locator("#page")).to_contain_text("max connection count7")
 
     running.create_queue("orders", vpn=name)
+    go(page, "message-vpns")
     row(page, name).get_by_role("button", name="Delete").click()
     expect(page.locator("dialog[open]")).to_contain_text("It has 1 queue.")
     fill_in(page, "Delete", name="another")

@@ -42,6 +42,20 @@ def test_a_broker_without_links_says_that_it_is_alone(page: Page) -> None:
     expect(page.locator(".network")).to_be_hidden()
 
 
+def test_a_bridge_is_in_the_picture_beside_links(page: Page) -> None:
+    go(page, "bridges")
+    page.get_by_role("button", name="New bridge").click()
+    answer(page, "Create", name="cloud", url="mqtt://127.0.0.1:1", topic="plant/#")
+    go(page, "network")
+    expect(page.locator(".network .broker")).to_have_count(2)
+    expect(page.locator(".network .link.bridge.down")).to_have_count(1)
+    page.locator(".network").get_by_role("link", name="cloud").click()
+    page.get_by_role("button", name="Delete bridge").click()
+    answer(page, "Delete")
+    go(page, "network")
+    expect(page.locator(".network")).to_be_hidden()
+
+
 def test_a_link_is_made_seen_edited_shut_down_and_deleted(
     page: Page, running: GatewayProcess, other: GatewayProcess
 ) -> None:

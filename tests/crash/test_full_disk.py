@@ -3,13 +3,15 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
-from support.processes.gateway import GatewayProcess, gateway
+from support.processes.gateway import GatewayProcess, gateway, wait_until
+from support.processes.replicas import TAKEN_OVER_S, ReplicatedBroker
 
 WITHIN_S = 170  # a hundred megabytes in pure Python, on a busy machine
 DISK_MB = 160
@@ -18,10 +20,9 @@ PADDING = b"." * 60_000
 pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """The gateway's folder, with a data folder that is a file system of its own."""
-    data = tmp_path / "node" / "data"
+@contextmanager
+def small_disk(data: Path) -> Iterator[None]:
+    """Have a data folder that is a file system of its own."""
     data.mkdir(parents=True)
     if os.geteuid() != 0:
         pytest.skip("mounting a tmpfs needs root")
@@ -29,8 +30,17 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no tmpfs here: {mounted.stderr.strip()}")
-    yield tmp_path / "node"
-    subprocess.run(["umount", "--lazy", str(data)], check=True)  # lazily: a failed test may have left it open
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(data)], check=True)  # lazily: a failed test may have left it open
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """The gateway's folder, with a small disk."""
+    with small_disk(tmp_path / "node" / "data"):
+        yield tmp_path / "node"
 
 
 def is_refused(node: GatewayProcess, publisher: WirePublisher) -> bool:
@@ -99,3 +109,36 @@ def test_room_that_others_took_from_the_disk_is_noticed_when_they_give_it_back(d
         publisher.publishing = True
         run_until([publisher], lambda: publisher.confirmed_count > held, within_s=WITHIN_S, what="a confirmation")
         publisher.publishing = False
+
+
+def test_an_owner_whose_disk_is_full_hands_over_to_a_standby_whose_disk_has_room(tmp_path: Path) -> None:
+    publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=4)
+    data = tmp_path / "a" / "data"
+    with (
+        small_disk(data),
+        ReplicatedBroker(tmp_path) as broker,
+        hung_up_at_the_end([publisher]),
+    ):
+        if (first := broker.owner()).name != "a":
+            broker.hand_over("a")
+            wait_until(lambda: not first.is_owner(), within_s=TAKEN_OVER_S, what="the handover")
+        owner = broker.owner()
+        assert owner.name == "a"
+        owner.create_queue("load", subscriptions=["load/>"])
+        broker.until_whole()
+        with open(data / "of-others", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, free_bytes(data) - (8 << 20))
+        wait_until(lambda: not owner.is_owner(), within_s=TAKEN_OVER_S, what="the owner to hand over")
+        assert "SYSTEM_HA_DISK_FULL" in owner.stderr
+        successor = broker.owner()
+        assert successor is not owner
+        publisher.connect(successor.ports["mqtt"])
+        publisher.publishing = True
+        run_until([publisher], lambda: publisher.confirmed_count >= 10, within_s=WITHIN_S, what="confirmations")
+        broker.until_whole()  # the small disk still has what it needs of its reserve
+        assert successor.is_owner()
+
+
+def free_bytes(folder: Path) -> int:
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -225,3 +226,35 @@ def test_a_wheel_of_the_sdist_is_that_of_the_checkout(wheels: dict[str, Path], c
     ran(*PIP, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, sdist)
     (wheel,) = tmp_path.glob("sluicegate_client-*.whl")
     assert files_in(wheel) == files_in(wheels[CLIENT])
+
+
+def test_the_sdist_of_the_broker_has_what_its_wheel_is_built_of_and_nothing_else(
+    wheels: dict[str, Path], checkout: Path, tmp_path: Path
+) -> None:
+    """Tests, benchmarks and pages stay in the repository. Links of the checkout are files."""
+    ran(sys.executable, "-c", BUILD_SDIST, checkout, tmp_path)
+    (sdist,) = tmp_path.glob("sluicegate-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert [member.name for member in archive if member.issym() or member.islnk()] == []
+        files = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    own_files = {file for file in files if not file.startswith("sluicegate.egg-info/")}
+    assert own_files - own(files_in(wheels[BROKER])) == {
+        "LICENSE",
+        "PKG-INFO",
+        "README.md",
+        "pyproject.toml",
+        "setup.cfg",
+        "setup.py",
+    }
+    assert own(files_in(wheels[BROKER])) - own_files == set()
+
+
+def test_the_wheel_of_the_broker_has_its_licence_and_says_that_it_is_typed(wheels: dict[str, Path]) -> None:
+    with ZipFile(wheels[BROKER]) as archive:
+        names = archive.namelist()
+        (metadata,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        text = archive.read(metadata).decode()
+    wanted = {"sluicegate/py.typed", "pyspark_sluicegate/py.typed", metadata.replace("METADATA", "licenses/LICENSE")}
+    assert wanted <= set(names)
+    assert "Description-Content-Type: text/markdown" in text
+    assert (ROOT / "README.md").read_text().strip() in text

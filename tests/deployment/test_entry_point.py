@@ -18,9 +18,10 @@ import httpx
 import pytest
 import yaml
 
+from sluicegate.testing.ports import free_port
 from support.http.plain import HTTP
 from support.operations.manifests import container, files, one
-from support.processes.gateway import START_S, free_port, wait_until
+from support.processes.gateway import START_S, wait_until
 from support.processes.programs import running
 
 LISTENERS: Final = ("mqtt", "amqp", "flow", "http")

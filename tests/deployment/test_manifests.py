@@ -18,7 +18,9 @@ from support.operations.manifests import (
     K8S,
     NETWORK,
     OF_A_NETWORK,
+    OF_REPLICAS,
     OVERLAYS,
+    REPLICAS,
     Manifest,
     chart,
     configuration,
@@ -36,6 +38,7 @@ CHARTS: Final[dict[str, dict[str, Any] | None]] = {
     "chart": None,
     "chart with everything": EVERYTHING,
     NETWORK[1]: OF_A_NETWORK,
+    REPLICAS[1]: OF_REPLICAS,
 }
 WITH_COMPONENTS: Final = "production with everything"
 WITH_ADMIN: Final = ("chart with everything", WITH_COMPONENTS)
@@ -128,7 +131,7 @@ def test_the_pod_has_no_rights_that_it_does_not_need(name: str) -> None:
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["runAsUser"] == pod["securityContext"]["fsGroup"] == 10001
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert pod["automountServiceAccountToken"] is False
+    assert pod["automountServiceAccountToken"] is (name in REPLICAS)  # to label the pod of the owner
     gateway = container(manifests)["securityContext"]
     assert gateway == {
         "allowPrivilegeEscalation": False,
@@ -140,11 +143,12 @@ def test_the_pod_has_no_rights_that_it_does_not_need(name: str) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_selectors_find_the_pod(name: str) -> None:
     manifests = rendered(name)
-    labels = one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"].items()
+    labels = set(one(manifests, "StatefulSet")["spec"]["template"]["metadata"]["labels"].items())
     for manifest in manifests:
         spec = manifest.get("spec", {})
         if manifest["kind"] == "Service":
-            assert spec["selector"].items() <= labels
+            given_at_run_time = {("sluicegate.active", "true")} if name in REPLICAS else set()
+            assert spec["selector"].items() <= labels | given_at_run_time
         elif manifest["kind"] == "StatefulSet" or manifest["kind"] == "PodDisruptionBudget":
             assert spec["selector"]["matchLabels"].items() <= labels
         elif manifest["kind"] == "NetworkPolicy":

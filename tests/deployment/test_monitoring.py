@@ -12,6 +12,7 @@ import pytest
 from sluicegate.gateway.observability.metrics.table import METRIC_BY_NAME
 from sluicegate.gateway.security.credentials import SOON_S, SOON_SHARE
 from sluicegate.messaging.message.outcomes import DISCARD_REJECTED, TO_DMQ_FAILED
+from sluicegate.protocols.security.backends import ALLOWED, DENIED, FAILED, NOT_ASKED, REMEMBERED
 from support.http.plain import HTTP, plain_client
 from support.operations.manifests import K8S, files
 from support.processes.gateway import GatewayProcess
@@ -23,7 +24,7 @@ BY: Final = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prometheus adds
 # They come into being with what they count: a denial, a dead message, a commit that fails.
 COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metric.type == "counter" and metric.labels}
-# These with what they are about: a broker among several, a cursor, a delivery point, a bridge, a backup, a certificate.
+# These with what they are about: a broker among several, a cursor, a delivery point, a rule, a certificate.
 THERE_LATER: Final = {
     "sluicegate_backup_last_done_timestamp_seconds",
     "sluicegate_bridge_up",
@@ -32,6 +33,19 @@ THERE_LATER: Final = {
     "sluicegate_certificate_not_after_timestamp_seconds",
     "sluicegate_cursor_exceeded",
     "sluicegate_cursor_lag_messages",
+    "sluicegate_payload_rules_stale",
+    "sluicegate_replica_append_seconds_total",
+    "sluicegate_replica_append_waits_seconds",
+    "sluicegate_replica_appends_total",
+    "sluicegate_replica_caught_up",
+    "sluicegate_replica_lag_bytes",
+    "sluicegate_replica_log_bytes",
+    "sluicegate_replica_log_bytes_max",
+    "sluicegate_replica_owner",
+    "sluicegate_replica_snapshot_behind_bytes",
+    "sluicegate_replicas",
+    "sluicegate_replicas_present",
+    "sluicegate_replication_lag_seconds",
     "sluicegate_rest_consumer_up",
     "sluicegate_rest_delivery_point_up",
 }
@@ -126,6 +140,18 @@ def test_messages_refused_by_a_dead_message_queue_are_alerted() -> None:
         assert re.fullmatch(pattern, DISCARD_REJECTED + TO_DMQ_FAILED)
         assert not re.fullmatch(pattern, DISCARD_REJECTED)
     assert len(patterns) == 1
+
+
+def test_a_server_that_decides_about_logins_and_does_not_answer_is_alerted() -> None:
+    """Also while it is no longer asked because it has failed. A wrong password is no failure of it."""
+    (text,) = [text for text in expressions() if "sluicegate_external_logins_total" in text]
+    (pattern,) = re.findall(r'outcome=~"([^"]+)"', text)
+    outcomes = (ALLOWED, DENIED, REMEMBERED, FAILED, NOT_ASKED)
+    assert [each for each in outcomes if re.fullmatch(pattern, each)] == [FAILED, NOT_ASKED]
+
+
+def test_payload_rules_with_an_earlier_schema_are_alerted() -> None:
+    assert "sluicegate_payload_rules_stale > 0" in expressions()
 
 
 def test_a_filling_spool_is_alerted_before_publishers_are_refused() -> None:

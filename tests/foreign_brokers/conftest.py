@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from support.foreign.brokers import ActiveMq, ForeignBroker, Mosquitto, Nats, RabbitMq3, RabbitMq4, running
+from support.foreign.brokers import (
+    ActiveMq,
+    AnyBroker,
+    ForeignBroker,
+    Mosquitto,
+    Nats,
+    RabbitMq,
+    RabbitMq3,
+    RabbitMq4,
+    running,
+)
 
 WANTED = os.environ.get("SLUICEGATE_FOREIGN_BROKERS") == "1"
 AMQP_BROKERS = (RabbitMq3, RabbitMq4, ActiveMq)
@@ -37,7 +47,13 @@ def mqtt_5_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     yield from started(request.param, tmp_path_factory)
 
 
-def started(kind: type[ForeignBroker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+@pytest.fixture(params=(RabbitMq3, RabbitMq4), ids=lambda kind: kind.name, scope="module")
+def rabbitmq(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMq]:
+    """A RabbitMQ of its own."""
+    yield from started(request.param, tmp_path_factory)
+
+
+def started(kind: type[AnyBroker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnyBroker]:
     """Start a broker, and end it when all tests had it."""
     if not kind.is_installed():
         pytest.fail(f"{kind.name} is not installed; scripts/bridge-needs installs it or says why not")

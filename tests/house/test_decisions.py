@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "decisions"
 FOLDERS = (
     *("actors", "gateway", "messaging", "pipeline", "protocols", "storage", "sluicegate", "pyspark_sluicegate"),
-    *("bench", "demo", "deploy", "docs", "scripts", "tests"),
+    *("testing", "bench", "demo", "deploy", "docs", "scripts", "tests"),
 )
 REFERENCE = re.compile(r"decisions?[\s/]+\[?(\d{4})\b(?: and (\d{4})\b)?", re.IGNORECASE)
 

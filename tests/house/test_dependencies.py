@@ -25,6 +25,7 @@ CLIENT_SETUP = runpy.run_path(str(ROOT / "client" / "setup.py"), run_name="clien
 
 ROOMS = ("messaging", "storage", "actors", "protocols", "gateway", "sluicegate")
 JOBS = ("pipeline", "pyspark_sluicegate")
+TESTING = ("testing",)
 
 # Not when tests are collected: it reads what each installed distribution says of itself.
 providers = functools.cache(packages_distributions)
@@ -68,7 +69,9 @@ def modules_named_in(source: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("rooms", "extras"), [(ROOMS, ("tracing", "bridge", "cluster")), (JOBS, ("spark", "jobs"))], ids=["gateway", "jobs"]
+    ("rooms", "extras"),
+    [(ROOMS, ("tracing", "bridge", "cluster", "schemas")), (JOBS, ("spark", "jobs")), (TESTING, ("testing",))],
+    ids=["gateway", "jobs", "testing"],
 )
 def test_everything_that_is_imported_is_declared(rooms: tuple[str, ...], extras: tuple[str, ...]) -> None:
     declared = named([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])

@@ -11,7 +11,10 @@ import pytest
 from support.syntax import syntax_of
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PACKAGES: Final = ("messaging", "storage", "actors", "protocols", "gateway", "pipeline", "pyspark_sluicegate")
+PACKAGES: Final = (
+    *("messaging", "storage", "actors", "protocols", "gateway"),
+    *("pipeline", "pyspark_sluicegate", "testing"),
+)
 SPAN: Final = re.compile(r"`([^`\n]+)`")
 PATH: Final = re.compile(r"^(?:[\w.]+/)+[\w.]*$")
 NAME: Final = re.compile(r"^(_?[A-Z]\w*[a-z]\w*)(?:\.(\w+))?$")

@@ -12,13 +12,14 @@ DOCS: Final = ROOT / "docs"
 DECISIONS: Final = DOCS / "decisions"
 SOURCES: Final = (
     *("actors", "gateway", "messaging", "pipeline", "protocols", "storage", "sluicegate", "pyspark_sluicegate"),
-    *("bench", "client", "demo", "deploy", "docs", "scripts", "tests"),
+    *("testing", "bench", "client", "demo", "deploy", "docs", "examples", "scripts", "tests"),
 )
 TEXTS: Final = frozenset({".css", ".html", ".js", ".json", ".md", ".py", ".toml", ".txt", ".yaml", ".yml"})
 BLOCK: Final = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 LINK: Final = re.compile(r"\]\(([^)\s#:]*)(?:#([^)\s]*))?\)")  # a colon: it leads elsewhere
 HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 MENTION: Final = re.compile(r"\bdocs/[\w/-]+\.md\b")
+NOT_OURS: Final = frozenset({"node_modules", "target"})  # what readers of the examples install and build
 ENTRIES_MAX: Final = 12
 
 
@@ -27,7 +28,7 @@ def texts() -> Iterator[Path]:
     yield from (path for path in ROOT.iterdir() if path.suffix in TEXTS or path.name == "Makefile")
     for folder in SOURCES:
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in TEXTS and path.is_file():
+            if path.suffix in TEXTS and NOT_OURS.isdisjoint(path.parts) and path.is_file():
                 yield path
 
 
@@ -99,3 +100,21 @@ def test_folders_have_few_entries() -> None:
     folders = {DOCS, *(path for path in DOCS.rglob("*") if path.is_dir())} - {DECISIONS}
     entries = {str(folder.relative_to(ROOT)): len(list(folder.iterdir())) for folder in folders}
     assert {folder: count for folder, count in entries.items() if count > ENTRIES_MAX} == {}
+
+
+def figures(text: str) -> set[str]:
+    """Return the numbers that a text states, but not those in names such as `qos0-10-10`."""
+    return set(re.findall(r"(?<![\w.])\d+(?:,\d{3})*(?:\.\d+)*", re.sub(r"`[^`]*`", "", text)))
+
+
+def test_the_comparison_states_no_figure_that_the_performance_page_does_not() -> None:
+    """For a case of the benchmark, those of its row."""
+    performance = (DOCS / "explanation" / "performance.md").read_text(encoding="utf-8")
+    comparison = (DOCS / "explanation" / "comparison.md").read_text(encoding="utf-8")
+    measured = comparison.partition("## What was measured\n")[2].partition("\n## ")[0]
+    of_cases = dict(re.findall(r"^\| `([\w-]+)`[^|]*\|(.*)\|$", measured, re.MULTILINE))
+    assert len(of_cases) == 9
+    for case, stated in of_cases.items():
+        rows = re.findall(rf"^\| `{case}` \|.*$", performance, re.MULTILINE)
+        assert figures(stated) - figures(rows[0]) == set(), case
+    assert figures(measured) - figures(performance) == set()

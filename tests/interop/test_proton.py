@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
-from proton import Message, SSLDomain, symbol, ulong
+from proton import Message, SSLDomain, byte, symbol, ulong
 from proton.reactor import AtMostOnce, Copy
 from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
@@ -159,11 +159,12 @@ def test_an_anonymous_sender_says_with_each_message_where_it_goes(connection: Bl
     sender = connection.create_sender(None)
     sender.send(Message(body="direct", address=queue))
     sender.send(Message(body="by topic", address=f"topic://{queue}/eu"))
+    sender.send(Message(body="by JMS", address=f"{queue}/eu", annotations={symbol("x-opt-jms-dest"): byte(1)}))
     for message in (Message(body="x", address="nowhere"), Message(body="x")):
         with pytest.raises(SendException):
             sender.send(message)
     receiver = connection.create_receiver(queue, credit=10)
-    assert [receiver.receive(timeout=ANSWER_S).body for _ in range(2)] == ["direct", "by topic"]
+    assert [receiver.receive(timeout=ANSWER_S).body for _ in range(3)] == ["direct", "by topic", "by JMS"]
 
 
 def test_topics_reach_amqp_from_mqtt_and_mqtt_from_amqp(node: GatewayProcess, connection: BlockingConnection) -> None:
@@ -277,7 +278,7 @@ def test_a_client_certificate_is_a_name(tmp_path: Path, certificates: Certificat
 def test_the_example_of_a_page_consumes_what_it_has_published(node: GatewayProcess, queue: str, page: str) -> None:
     """As a program of its own: what it accepts the gateway hears of before it ends."""
     text = (Path(__file__).parents[2] / page).read_text()
-    [program] = re.findall(r"^```python\n(from proton .*?)^```$", text, re.DOTALL | re.MULTILINE)
+    [program] = re.findall(r"^```python(?: title=\S+)?\n(from proton .*?)^```$", text, re.DOTALL | re.MULTILINE)
     program = program.replace("127.0.0.1:5672", f"127.0.0.1:{node.amqp_port}").replace('"orders"', repr(queue))
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, timeout=2 * ANSWER_S)
     assert (done.stdout, done.stderr) == ("hello\n", "")

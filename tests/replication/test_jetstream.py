@@ -5,16 +5,27 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
+from nats.aio.msg import Msg
 
-from sluicegate.storage.replication.jetstream import JetStream, connected
+from sluicegate.storage.replication.jetstream import JetStream, connected, stream_name
 from sluicegate.storage.replication.log import ReplicatedLog
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
-from sluicegate.storage.replication.stream import StoredMessage, StreamFull, StreamRefused, StreamUnavailable
+from sluicegate.storage.replication.stream import (
+    READ_BYTES,
+    StoredMessage,
+    StreamFull,
+    StreamRefused,
+    StreamUnavailable,
+)
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import NAMES, WITHIN_S, opened, stored, until_created
+from support.storage.replicas import answered
+
+MEGABYTE = 1 << 20
 
 
 @asynccontextmanager
@@ -60,6 +71,36 @@ async def test_messages_are_read_in_order_and_waited_for(servers: NatsCluster) -
         await stored(other, Append(20, b"later"))
         assert await waiting == [(21, b"later")]
         assert await read_on(log, 5, 1.0) == [*read[5:], (21, b"later")]
+
+
+async def test_a_reader_under_a_steady_load_asks_when_its_last_request_has_ended(servers: NatsCluster) -> None:
+    """Else each request would stay open for its time, and its end be taken for that of a later one."""
+    async with stream(servers) as log, opened(servers, log.broker) as other:
+        asked: list[bytes] = []
+
+        async def count(message: Msg) -> None:
+            asked.append(message.data)
+
+        watching = await other._client.subscribe(f"$JS.API.CONSUMER.MSG.NEXT.{log.name}.>", cb=count)
+        through, reads_count = 0, 0
+        while through < 200:
+            await stored(other, Append(through, b"%d" % through))
+            through += len(await read_on(log, through, 1.0))
+            reads_count += 1
+        await watching.unsubscribe()
+        assert 1 <= len(asked) < reads_count / 4
+
+
+async def test_a_request_that_ends_by_its_bound_of_bytes_does_not_end_the_consumer(servers: NatsCluster) -> None:
+    async with stream(servers) as log:
+        count = 2 * READ_BYTES // MEGABYTE
+        for number in range(2 * count):
+            await stored(log, Append(number, b"%d" % (number % 10) * (MEGABYTE // 2)))
+        through, consumers = 0, set()
+        while through < 2 * count:
+            through += len(await read_on(log, through, 1.0))
+            consumers.add(log._reader.next_subject())
+        assert len(consumers) == 1
 
 
 async def test_a_trim_deletes_what_is_before_it_and_a_late_one_nothing(servers: NatsCluster) -> None:
@@ -169,3 +210,57 @@ async def records(stream: JetStream) -> list[bytes]:
             with contextlib.suppress(StreamUnavailable):
                 await standby.read()
     return found
+
+
+async def test_a_server_that_says_nothing_any_more_is_left(servers: NatsCluster) -> None:
+    """As one whose machine has lost its power: its connections do not end."""
+    async with stream(servers) as log:
+        await stored(log, Append(0, b"0"))
+        url = log._client.connected_url
+        assert url is not None
+        (silent,) = [each for each in servers.servers if each.port == url.port]
+        silent.pause()
+        try:
+            assert await stored(log, Append(1, b"1")) == 2
+        finally:
+            silent.resume()
+
+
+async def test_messages_that_went_to_a_lost_connection_are_read_again(servers: NatsCluster) -> None:
+    async with stream(servers) as log, opened(servers, log.broker) as other:
+        for number in range(3):
+            await stored(log, Append(number, b"%d" % number))
+        await answered(partial(log._reader._begin, 0))
+        inbox = other._client.new_inbox()
+        lost = await other._client.subscribe(inbox)
+        await other._client.publish(log._reader.next_subject(), b'{"batch": 2}', reply=inbox)
+        assert [(await lost.next_msg(10)).data for _ in range(2)] == [b"0", b"1"]
+        assert [each.sequence for each in await read_on(log, 0, 5.0)] == [1, 2, 3]
+
+
+async def test_the_last_message_of_a_stream_is_read_though_it_went_to_a_lost_connection(servers: NatsCluster) -> None:
+    """Nothing follows it that would tell, as when a replica takes over: it writes when it has read all."""
+    async with stream(servers) as log:
+        await stored(log, Append(0, b"one"))
+        assert len(await read_on(log, 0, 1)) == 1
+        assert await read_on(log, 1, 0.05) == []  # a request is open
+        await stored(log, Append(1, b"two"))
+        async with asyncio.timeout(WITHIN_S):
+            while not log._reader._arrived:
+                await asyncio.sleep(0.01)
+            log._reader._arrived.clear()  # as if it had not come
+            while not (found := await read_on(log, 1, 0.05)):
+                pass
+        assert found == [StoredMessage(2, b"two")]
+
+
+async def test_brokers_with_similar_names_have_streams_of_their_own(servers: NatsCluster) -> None:
+    name = f"like {next(NAMES)}"
+    names = [name, name.replace(" ", "_"), name.replace(" ", "."), name.replace(" ", "=20"), name + "\u00e9"]
+    assert len({stream_name(each) for each in names}) == len(names)
+    for each in names:
+        async with opened(servers, each) as log:
+            await until_created(log, 1 << 20)
+            assert (await log.bounds()).last == 0
+            await stored(log, Append(0, each.encode()))
+            assert [message.data for message in await read_on(log, 0, 1.0)] == [each.encode()]

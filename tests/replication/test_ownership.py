@@ -1,7 +1,6 @@
 """The key of a broker in a bucket of three NATS servers, and replicas that want it."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
@@ -12,6 +11,7 @@ from sluicegate.storage.errors import StorageError
 from sluicegate.storage.replication.jetstream import connected, stream_name
 from sluicegate.storage.replication.ownership.bucket import BUCKET, NatsBucket
 from sluicegate.storage.replication.ownership.candidate import Candidate
+from sluicegate.storage.replication.ownership.clock import elapsed_s
 from sluicegate.storage.replication.ownership.keys import Holder, Key, UnreadableKey
 from sluicegate.storage.replication.ownership.lease import Lease, Stopped, Taken
 from sluicegate.storage.replication.servers import all_servers, check_servers, connected_server
@@ -65,7 +65,7 @@ class Replica:
             self.lease,
             bucket,
             broker,
-            monotonic_s=time.monotonic,
+            elapsed_s=elapsed_s,
             is_caught_up=lambda: True,
             changed=self.changes.append,
             failed=self.problems.append,
@@ -81,7 +81,7 @@ class Replica:
             await self._running
 
     def serves(self) -> bool:
-        return self.lease.serves(time.monotonic())
+        return self.lease.serves(elapsed_s())
 
 
 @asynccontextmanager

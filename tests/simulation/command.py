@@ -1,6 +1,7 @@
 """The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many.
 
-`--network` plays three linked brokers instead of one, `--moves` a queue that moves between them.
+`--network` plays three linked brokers instead of one, `--moves` a queue that moves between them, `--replicas` three
+replicas of one broker.
 """
 
 import argparse
@@ -16,6 +17,8 @@ from typing import NamedTuple
 from simulation.network.moves.run import moves_steps_of, run_moves
 from simulation.network.run import run as run_network
 from simulation.network.steps import network_steps_of
+from simulation.replicas.run import run_replicas
+from simulation.replicas.steps import replica_steps_of
 from simulation.run import STEPS_DEFAULT, Outcome, run
 from simulation.shrink import Run, shrink
 from simulation.steps import Step, steps_of
@@ -34,6 +37,7 @@ class Game(NamedTuple):
 ONE_BROKER = Game(run, steps_of, "simulate")
 NETWORK = Game(run_network, network_steps_of, "simulate-network")
 MOVES = Game(run_moves, moves_steps_of, "simulate-moves")
+REPLICAS = Game(run_replicas, replica_steps_of, "simulate-replicas")
 
 
 def main() -> None:
@@ -48,8 +52,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=cores, help=f"processes that play (default {cores}, all cores)")
     parser.add_argument("--network", action="store_true", help="three linked brokers")
     parser.add_argument("--moves", action="store_true", help="three linked brokers, and a queue that moves")
+    parser.add_argument("--replicas", action="store_true", help="three replicas of a broker")
     given = parser.parse_args()
-    game = MOVES if given.moves else NETWORK if given.network else ONE_BROKER
+    named = ((given.replicas, REPLICAS), (given.moves, MOVES), (given.network, NETWORK))
+    game = next((game for is_meant, game in named if is_meant), ONE_BROKER)
     if given.seed is not None:
         sys.exit(_replay(game, given.seed, given.steps))
     seeds = range(given.first, given.first + given.seeds)

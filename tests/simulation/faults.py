@@ -122,7 +122,7 @@ def _break(world: World, step: Step) -> None:
         world.breaks(queue.name, target)
         if not queue.durable:  # what is never written is lost with the ledger
             target.purges.append([world.truth.next_tick(), world.truth.next_tick()])
-    world.log.expected.append("failed: AssertionError()")
+    world.log.expected.append("failed: AssertionError(")
     inbox = cells[step.what % len(cells)].inbox
     leave = inbox.deliver_now if step.salt % 2 else inbox.post  # the first one at once, if the partition takes such
     for _ in range(times):

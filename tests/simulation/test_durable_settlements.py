@@ -68,7 +68,7 @@ class Consumer:
 
 def break_partition(world: World) -> None:
     """Have the queue's partition fail until it is read back from the store."""
-    world.log.expected.append("failed: AssertionError()")
+    world.log.expected.append("failed: AssertionError(")
     (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
     (partition,) = list(queue.cell.children or ())
     for _ in range(FAILURES_MAX):

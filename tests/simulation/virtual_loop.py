@@ -206,6 +206,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self.call_exception_handler({"message": f"{call.callback} failed", "exception": error})
         return budget
 
+    def has_ready(self) -> bool:
+        """Return whether something need not wait."""
+        return bool(self._ready)
+
     def next_timer_us(self) -> int:
         """Return when the next timer is due."""
         return self._timers[0][0] if self._timers else NEVER_US

@@ -13,7 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluicegate.pipeline.spark.environment import spark_environment
-from support.processes.gateway import GatewayProcess, free_port, gateway
+from sluicegate.testing.ports import free_port
+from support.processes.gateway import GatewayProcess, gateway
 from support.spark.processes import FEW_ROWS, SMALL_JVM
 
 

@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -145,6 +146,60 @@ async def leave_sessions(machine: MachineProcess, names: list[str]) -> None:
         assert answer.reason_code == 0
         await client.subscribe(f"of/{name}", qos=1)
         await client.vanish()
+
+
+def test_clients_and_their_sessions_are_found_at_whichever_broker_they_are(machine: MachineProcess) -> None:
+    names = [next(name for name in _names("c") if client_home(name, BROKERS) == broker) for broker in (1, 2)]
+    asyncio.run(look_at_clients(machine, names))
+    found = _asked(machine, "/mqtt-sessions?client_id=c*&connected=0")
+    assert [each["client_id"] for each in found["sessions"]] == sorted(names)
+    assert [_asked(machine, f"/mqtt-sessions/{name}")["broker"] for name in names] == [FIRST, SECOND]
+    for name in names:
+        HTTP.delete(f"{machine.admin_url}/mqtt-sessions/{name}", timeout=ANSWER_S).raise_for_status()
+    assert _asked(machine, "/mqtt-sessions?client_id=c*")["total_count"] == 0
+
+
+async def look_at_clients(machine: MachineProcess, names: list[str]) -> None:
+    """Connect clients, and look at them, at their ports and at what they have retained."""
+    clients = []
+    for name in names:
+        client = await RawClient.open(machine.mqtt_port, 5)
+        assert (await client.connect(name, properties=mqtt.session_expiry(3600))).reason_code == 0
+        await client.subscribe(f"of/{name}", qos=1)
+        await client.publish(f"state/{name}", b"on", retain=True)
+        clients.append(client)
+    shown = [await asyncio.to_thread(_asked, machine, f"/clients/{name}") for name in names]
+    assert [[each["broker"] for each in view["connections"]] for view in shown] == [[FIRST], [SECOND]]
+    topics = [await asyncio.to_thread(_asked, machine, f"/clients/{name}/subscriptions") for name in names]
+    assert [[each["topic"] for each in view["subscriptions"]] for view in topics] == [[f"of/{name}"] for name in names]
+    listeners = (await asyncio.to_thread(_asked, machine, "/listeners"))["listeners"]
+    assert [each["connections_count"] >= BROKERS for each in listeners if each["name"] == "mqtt"] == [True]
+    await asyncio.to_thread(_are_retained, machine, [f"state/{name}" for name in names])
+    for client in clients:
+        await client.vanish()
+
+
+def _are_retained(machine: MachineProcess, topics: list[str]) -> None:
+    """Wait until both brokers have what is retained, delete it, and wait until it is gone."""
+
+    def retained() -> list[str]:
+        return [each["topic"] for each in _asked(machine, "/retained-messages?topic=state/%23")["messages"]]
+
+    wait_until(lambda: retained() == sorted(topics), within_s=ANSWER_S, what="the retained messages")
+    for topic in topics:
+        path = topic.replace("/", "%2F")
+        HTTP.delete(f"{machine.admin_url}/retained-messages/{path}", timeout=ANSWER_S).raise_for_status()
+    wait_until(lambda: retained() == [], within_s=ANSWER_S, what="no retained messages")
+
+
+def _names(prefix: str) -> Iterator[str]:
+    return (f"{prefix}{number}" for number in range(100))
+
+
+def _asked(machine: MachineProcess, path: str) -> Any:
+    answer = HTTP.get(f"{machine.admin_url}{path}", timeout=ANSWER_S)
+    answer.raise_for_status()
+    return answer.json()
 
 
 def test_a_queue_comes_where_the_request_says_and_its_name_is_taken_everywhere(machine: MachineProcess) -> None:

@@ -1,6 +1,8 @@
 """Bridges over the flow protocol: to another broker, and to another message VPN of the same one."""
 
+import asyncio
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,16 +10,18 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate import Client, Delivery, Message
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX, UserPropertyValue
 from sluicegate.protocols.bridges.remotes import flow
 from sluicegate.protocols.flow.codec.frame import BIND
+from sluicegate.testing.ports import free_port
 from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shown, shows
 from support.broker.named_queues import change, create
 from support.broker.named_queues import shown as queue_shown
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
 from support.flow.cutting_proxy import CuttingProxy
-from support.processes.gateway import free_port
+from support.mqtt.raw_client import RawClient
 
 COUNT = 300
 MANY = 1500  # messages: some are under way whenever something happens
@@ -27,6 +31,15 @@ USER_PROPERTY = 38
 
 def flow_url(broker: RunningBroker, vpn: str = "") -> str:
     return f"flow://127.0.0.1:{broker.node.flow.listeners['flow'].port}{f'/{vpn}' if vpn else ''}"
+
+
+def has_at_least(count: int, queue: QueueView) -> bool:
+    return queue.ready_count >= count
+
+
+async def publish_numbers(client: RawClient, count: int) -> None:
+    for number in range(count):
+        await client.publish("out/x", b"%d" % number, qos=1)
 
 
 async def test_messages_of_queues_go_both_ways(broker: RunningBroker, tmp_path: Path) -> None:
@@ -177,10 +190,11 @@ async def test_exactly_once_also_when_the_other_broker_crashes(broker: RunningBr
         await create(other, "got", subscriptions=["out/>"], deliver_after_commit=True)
         await connect(broker, remote_url=flow_url(other), outgoing=[{"queue": "q", "qos": 2}])
         here = await broker.connect()
-        for number in range(COUNT):
-            await here.publish("out/x", b"%d" % number, qos=1)
-            if number % 100 == 50:
-                await other.crash()
+        publishing = asyncio.create_task(publish_numbers(here, COUNT))
+        for stored_count in (1, COUNT // 3, 2 * COUNT // 3):
+            await queue_shows(other, partial(has_at_least, stored_count), "got")
+            await other.crash()
+        await publishing
         await queue_shows(broker, lambda queue: not queue.ready_count and not queue.unacked_count)
         queue = await queue_shows(other, lambda queue: queue.ready_count >= COUNT, "got")
         assert queue.ready_count == COUNT

@@ -8,6 +8,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.testing.ports import free_port
 from support.bridges.brokers import (
     all_up,
     another_broker,
@@ -24,7 +25,6 @@ from support.broker.named_queues import create
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
 from support.network.certificates import make_certificates
-from support.processes.gateway import free_port
 
 USER_PROPERTY = 38
 EXPIRY = 2

@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+from random import Random
 
 import pytest
 from scramp import ScramClient, ScramMechanism
 
 import support.mqtt.packets as mqtt
+from sluicegate.protocols.security.scram import NAME_512, stored_text
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import RawClient
 
@@ -14,24 +16,24 @@ METHOD = "SCRAM-SHA-256"
 ACCOUNTS = pytest.mark.accounts(ada="engine", grace="compiler")
 
 
-def scram_client(user_name: str = "ada", password: str = "engine") -> ScramClient:
-    return ScramClient([METHOD], user_name, password)
+def scram_client(user_name: str = "ada", password: str = "engine", method: str = METHOD) -> ScramClient:
+    return ScramClient([method], user_name, password)
 
 
-async def proves(client: RawClient, scram: ScramClient, packet: bytes) -> mqtt.Packet:
+async def proves(client: RawClient, scram: ScramClient, packet: bytes, method: str = METHOD) -> mqtt.Packet:
     """Send the packet with the client's first message, answer the challenge, and return the broker's last word."""
     client.send(packet)
     challenge = mqtt.auth_of(await client.packet())
-    assert (challenge.reason_code, challenge.value(21)) == (0x18, METHOD)
+    assert (challenge.reason_code, challenge.value(21)) == (0x18, method)
     data = challenge.value(22)
     assert isinstance(data, bytes)
     scram.set_server_first(data.decode())
-    client.send(mqtt.auth(0x18, METHOD, scram.get_client_final().encode()))
+    client.send(mqtt.auth(0x18, method, scram.get_client_final().encode()))
     return await client.packet()
 
 
-def connect_with(scram: ScramClient, client_id: str = "prover") -> bytes:
-    properties = mqtt.authentication_method(METHOD) + mqtt.authentication_data(scram.get_client_first().encode())
+def connect_with(scram: ScramClient, client_id: str = "prover", method: str = METHOD) -> bytes:
+    properties = mqtt.authentication_method(method) + mqtt.authentication_data(scram.get_client_first().encode())
     return mqtt.connect(client_id, level=5, properties=properties)
 
 
@@ -91,6 +93,23 @@ async def test_a_client_that_takes_no_auth_as_large_as_ours_is_refused(
 
 
 STORED = ScramMechanism(METHOD).make_auth_info("engine", iteration_count=4096, salt=b"sixteen bytes ok")
+
+
+@pytest.mark.accounts(ada=stored_text("engine", 15_000, Random(1).randbytes, NAME_512))
+async def test_a_secret_that_is_stored_so_is_proven_with_sha_512(broker: RunningBroker) -> None:
+    """And as a password, too; with SHA-256 it cannot be, and SASL does not offer it."""
+    client = await broker.open(5)
+    scram = scram_client(method=NAME_512)
+    answer = mqtt.connack(await proves(client, scram, connect_with(scram, method=NAME_512), NAME_512), 5)
+    assert (answer.reason_code, answer.value(21)) == (0, NAME_512)
+    data = answer.value(22)
+    assert isinstance(data, bytes)
+    scram.set_server_final(data.decode())
+    await broker.connect("plain", 5, user_name="ada", password=b"engine")
+    other = await broker.open(5)
+    other.send(connect_with(scram_client()))
+    await other.is_refused(0x8C)
+    assert NAME_512 not in broker.node.default.accounts.authenticator.sasl_mechanisms
 
 
 def stored_form() -> str:

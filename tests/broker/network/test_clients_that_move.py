@@ -150,7 +150,7 @@ async def test_a_client_that_returns_elsewhere_calls_its_will_off(network: Broke
     will = WillPart(qos=1, properties=mqtt.will_delay(1))
     client = await network["b"].connect("mover", 5, will=will, properties=KEPT)
     await client.vanish()
-    sessions = network["b"].node.default._sessions()._sessions
+    sessions = network["b"].node.default.session_directory()._sessions
     await until(lambda: sessions["mover"].connection is None, "b has parked the session")
     await network["a"].connect("mover", 5, clean_start=False, properties=KEPT)
     await asyncio.sleep(1.2)  # the delay, and more

@@ -287,3 +287,16 @@ async def test_what_the_router_fails_over_begins_the_exchange_anew(
     interests._router = router
     await until(lambda: "plant/1" in brokers["a"].wants("b"), "the subscription is in force")
     await brokers.are_linked()
+
+
+async def test_a_neighbor_is_found_at_another_of_its_addresses(brokers: Brokers) -> None:
+    """One of its replicas has the port open, the others are standbys."""
+    await brokers.add("b", "links.a.url=")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    others = f"links.b.other_urls=['flow://127.0.0.1:{port}', 'flow://127.0.0.1:{brokers['b'].flow_port}']"
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{port}", others)
+    await brokers.are_linked()
+    wire = brokers["a"].neighbor("b").wire
+    assert wire is not None
+    assert wire.address == f"127.0.0.1:{brokers['b'].flow_port}"

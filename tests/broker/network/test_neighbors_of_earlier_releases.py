@@ -16,7 +16,13 @@ from sluicegate.protocols.flow.codec.frames.link import (
     TELLS_NEIGHBORS,
     WIDE_WINDOW,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, SERVES_CONSUMERS, SERVES_READERS
+from sluicegate.protocols.flow.codec.frames.link_flow import (
+    ACTS,
+    ANSWERS,
+    HOLDS_FOR_CLIENTS,
+    SERVES_CONSUMERS,
+    SERVES_READERS,
+)
 from sluicegate.protocols.network.link_queue import WINDOW, WINDOW_BEFORE
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import shows
@@ -58,6 +64,7 @@ async def has_stayed(brokers: Brokers) -> None:
         TELLS_CLIENTS,
         SERVES_READERS,
         ACTS,
+        HOLDS_FOR_CLIENTS,
         WIDE_WINDOW,
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.gateway.operations.metrics import samples_of
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.protocols.network.retained.link import PARTS_AHEAD_MAX
@@ -73,6 +74,17 @@ async def test_a_subscriber_of_the_neighbor_gets_what_is_retained(brokers: Broke
 
     subscriber = await brokers["b"].connect("subscriber", level)
     assert await retained(subscriber, "plant/+", 1) == {"plant/1": b"on"}
+
+
+async def test_what_an_operator_deletes_is_deleted_at_the_neighbor(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["a"], "plant/1", b"on")
+    await have(brokers, {"plant/1": b"on"})
+
+    await NodeOperations(brokers["b"].node).delete_retained("plant/1")
+
+    await have(brokers, {})
 
 
 async def test_retain_handling_is_that_of_local_messages(brokers: Brokers) -> None:

@@ -6,7 +6,7 @@ from typing import Self
 
 from sluicegate.gateway.machine.broker import holdings_of
 from sluicegate.gateway.node.environment import Environment
-from sluicegate.gateway.node.siblings import Siblings
+from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.passage import make_pair
 from support.broker.linked_brokers import LinkedBroker, until
@@ -39,14 +39,15 @@ class SiblingBroker(LinkedBroker):
 
 
 class MachineBrokers:
-    """Brokers 1 and 2 between start and stop, linked to each other."""
+    """Brokers 1 and 2, or more, between start and stop, linked to each other."""
 
-    def __init__(self, folder: Path, *settings: str, count: int = 2) -> None:
+    def __init__(self, folder: Path, *settings: str, count: int = 2, brokers: int = 2) -> None:
         """`count` of them are not retired."""
-        names = ("machine-1", "machine-2")
+        names = tuple([f"machine-{number}" for number in range(1, brokers + 1)])
         self.all = [
             SiblingBroker(folder / name, number, names, count, settings) for number, name in enumerate(names, 1)
         ]
+        self._holdings: dict[int, Holdings] = {}
 
     def __getitem__(self, number: int) -> SiblingBroker:
         return self.all[number - 1]
@@ -58,8 +59,12 @@ class MachineBrokers:
             node = broker.make_node()
             holdings[broker.number] = holdings_of(node.services.recovered.vpns, broker.siblings)
         for broker in self.all:
-            for number, held in holdings.items():
-                broker.siblings.learn(number, held)
+            if broker in brokers:
+                broker.siblings.begin({**self._holdings, **holdings})
+            else:
+                for number, held in holdings.items():
+                    broker.siblings.learn(number, held)
+        self._holdings |= holdings
         for broker in brokers:
             for other in self.all:
                 if other.number < broker.number or other not in brokers:

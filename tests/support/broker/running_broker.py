@@ -2,47 +2,21 @@
 
 import asyncio
 import random
-import shutil
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from sluicegate.actors.messages.directory import ListQueues
-from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.environment import Environment
-from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.process.operator_ports import AdminPorts
+from sluicegate.testing.running.host import BrokerHost
+from sluicegate.testing.running.movable_time import MovableClock
 from support.mqtt.raw_client import DEADLINE_S, Clients
 from support.referees.wire import judged
-
-
-class MovableClock(Clock):
-    """The machine's clock, which a test can put forward and set. Timers of the event loop do not follow it."""
-
-    def __init__(self) -> None:
-        self._machine = SystemClock()
-        self._ahead_ms = 0
-        self._wall_ahead_ms = 0
-
-    def forward(self, seconds: float) -> None:
-        self._ahead_ms += int(seconds * 1000)
-
-    def set_wall(self, moment: datetime) -> None:
-        """Let it be this moment on the wall; what has run stays as it is."""
-        self._wall_ahead_ms = int(moment.timestamp() * 1000) - self._machine.wall_ms()
-
-    def now_ms(self) -> int:
-        return self._machine.now_ms() + self._ahead_ms
-
-    def wall_ms(self) -> int:
-        return self._machine.wall_ms() + self._wall_ahead_ms + self._ahead_ms
-
-    def now_ns(self) -> int:
-        return self._machine.now_ns()
 
 
 class RunningBroker(Clients):
@@ -51,7 +25,6 @@ class RunningBroker(Clients):
     def __init__(self, folder: Path, settings: tuple[str, ...] = (), accounts: Mapping[str, str] | None = None) -> None:
         """`accounts` are user names and passwords or hashes; with any, nobody else is let in."""
         super().__init__()
-        self.clock = MovableClock()
         self.settings = (
             f"data.path={folder}",
             f"backup.path={folder.with_name('backups')}",
@@ -67,15 +40,25 @@ class RunningBroker(Clients):
             *settings,
         )
         self._file = _file_of_accounts(folder, accounts) if accounts else None
-        self.config: Config = load(self._file, settings=self.settings)
-        self._node: Node | None = None
+        self.host = BrokerHost(load(self._file, settings=self.settings))
         self._wire_violations: list[str] = []  # what the referees of the wire have seen
         self._is_judged = True
 
     @property
     def node(self) -> Node:
-        assert self._node is not None, "the broker is stopped"
-        return self._node
+        return self.host.node
+
+    @property
+    def config(self) -> Config:
+        return self.host.config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self.host.config = config
+
+    @property
+    def clock(self) -> MovableClock:
+        return self.host.clock
 
     @property
     def operator_ports(self) -> AdminPorts:
@@ -131,20 +114,12 @@ class RunningBroker(Clients):
         return Environment(listener=judged(self._wire_violations))
 
     def make_node(self) -> Node:
-        store = open_store(self.config)
-        self._node = Node(
-            self.config,
-            store=store,
-            clock=self.clock,
-            rng=random.Random(1),
-            environment=self.environment(),
-            operator_ports=AdminPorts,
-        )
-        return self._node
+        self.host.environment = self.environment()
+        self.host.rng = random.Random(1)
+        return self.host.make_node()
 
     async def stop(self) -> None:
-        node, self._node = self.node, None
-        await node.stop()
+        await self.host.stop()
         assert not (self._wire_violations and self._is_judged), self._wire_violations[0]
 
     async def restart(self, *settings: str) -> None:
@@ -155,16 +130,8 @@ class RunningBroker(Clients):
         await self.start()
 
     async def crash(self) -> None:
-        """Start again from what was in the store at this moment; what happens while the node stops is undone."""
-        idle = asyncio.get_running_loop().create_future()
-        self.node.services.spool_actor().when_idle(lambda: idle.set_result(None))
-        await asyncio.wait_for(idle, DEADLINE_S)
-        data: Path = self.config.data.path
-        kept = data.with_name("at-the-crash")
-        shutil.copytree(data, kept)
-        await self.stop()
-        shutil.rmtree(data)
-        kept.rename(data)
+        """Start again from what was in the store at this moment; see `BrokerHost.crash`."""
+        await self.host.crash()
         await self.start()
 
     async def __aenter__(self) -> Self:
@@ -175,7 +142,7 @@ class RunningBroker(Clients):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.all_vanish()
-        if self._node is not None:
+        if self.host.is_running:
             await self.stop()
         await asyncio.sleep(0)  # transports that were closed say so in the next turn
 

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from sluicegate.storage.replication.ownership.keys import Key
+from sluicegate.storage.replication.ownership.keys import ANY, Key
 from sluicegate.storage.replication.ownership.lease import BY_DEFAULT, Lease, Put, Read, Role, Stopped, Taken, Wait
 
 NAMES: Final = ("a", "b", "c")
@@ -126,8 +126,9 @@ class World:
         now_s = self._clock_s(process)
         self._note(process.lease.tick(now_s))
         if process.lease.role is Role.OWNER and self.rng.random() < 0.02:
-            others = [name for name in NAMES if name != process.name]
-            self._note(process.lease.hand_over(self.rng.choice(others), now_s))
+            successor = self.rng.choice([name for name in (*NAMES, ANY) if name != process.name])
+            lease = process.lease
+            self._note(lease.release(now_s) if successor == ANY else lease.hand_over(successor, now_s))
         step = process.lease.next(now_s, is_caught_up=True)
         if isinstance(step, Wait):
             self._later(max(0.001, process.wait_s(step.until_s - now_s)), lambda: self._act(process))
@@ -242,7 +243,7 @@ class World:
                 serves = other.lease.serves(self._clock_s(other))
                 assert not serves, f"{by.name} has the key at {self.now_s:.2f} s, and {other.name} still serves"
         holder = before.holder
-        if holder is None or holder.name == by.name or holder.successor == by.name:
+        if holder is None or holder.name == by.name or holder.successor in (by.name, ANY):
             return
         silence_s = BY_DEFAULT.lease_s * (1 - DRIFT_MAX)
         away_s = min(self._away_until_s, self.now_s) - max(self._away_since_s, self.now_s - silence_s)

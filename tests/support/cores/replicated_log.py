@@ -8,11 +8,13 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from sluicegate.storage.replication.levels import LEVEL_OLDEST
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
 from sluicegate.storage.replication.stream import Bounds, StoredMessage
 
 COPIES_MAX: Final = 6
+LEVELS: Final = 2  # that a log may have
 BEGIN: Final = Begin(incarnation=7, broker="edge")
 
 
@@ -78,7 +80,7 @@ class Cluster:
     def __init__(self, seed: int, *, checks: bool = True, make: Callable[[str], Replica] | None = None) -> None:
         self.rng: Final = random.Random(seed)
         self.stream: Final = ModelStream(checks=checks)
-        self._make: Final = make or (lambda name: Replica(name, "0"))
+        self._make: Final = make or (lambda name: Replica(name, "0", reads=LEVELS))
         self.replicas = [self._make(name) for name in "abc"]
         self.records: list[list[Record]] = [[], [], []]  # of each replica
         self.told: list[bytes] = []
@@ -86,6 +88,10 @@ class Cluster:
         self._key = 0
         self._copies: list[Copy] = []
         self._proposed: list[Record | None] = [None, None, None]
+        self._closed: set[int] = set()  # epochs of which the owner has stopped in order
+        self._last_served = 0  # the epoch of the last replica that became the owner
+        self.level = LEVEL_OLDEST  # of the log, when it was judged last
+        self.clean_count = 0  # owners that knew what had been delivered
         self._count = 0
 
     def step(self) -> None:
@@ -98,14 +104,15 @@ class Cluster:
             *[self._propose] * 4,
             self._retry,
             *[self._look] * 2,
+            self._cancel,
         ]
         if self.rng.random() < 0.03:
-            actions = [self._take_key, self._restart]
+            actions = [self._take_key, self._restart, self._close, self._raise_level]
         self.rng.choice(actions)(self.rng.randrange(len(self.replicas)))
 
     def judge(self) -> None:
         """Check what is promised, against a reader that reads the whole stream."""
-        reader = Replica("judge", "0")
+        reader = Replica("judge", "0", reads=LEVELS)
         history = [
             record
             for sequence, data in enumerate(self.stream.messages, start=1)
@@ -118,6 +125,8 @@ class Cluster:
             assert data not in stored, f"{data!r} was refused, and is in the log"
         for replica, records in zip(self.replicas, self.records, strict=True):
             assert records == history[: len(records)], f"replica {replica.name} has another history"
+            assert replica.level <= reader.level, f"replica {replica.name} has raised the level for nobody else"
+        self.level = reader.level
 
     # --- the stream ---
 
@@ -137,8 +146,11 @@ class Cluster:
 
     def _answered(self, by: int, append: Append, sequence: int | None) -> None:
         replica = self.replicas[by]
-        if sequence is not None and replica.is_waiting() and replica.confirm(append, sequence):
-            self._confirmed(by)
+        if sequence is not None and replica.is_waiting():
+            if replica.confirm(append, sequence):
+                self._confirmed(by)
+            elif replica.is_cancelled:
+                self._cancelled(by)
 
     def _lose(self, _: int) -> None:
         if self._copies:
@@ -166,9 +178,26 @@ class Cluster:
             self._proposed[who] = Record(replica.next_number(), record)
             self._send(who, replica.propose(record, time_ms=0))
 
+    def _close(self, who: int) -> None:
+        """Stop in order: nothing is delivered any more."""
+        replica = self.replicas[who]
+        if replica.role is Role.OWNER and not replica.is_waiting():
+            self._closed.add(replica.epoch)
+            self._send(who, replica.close(b"%d" % len(self.records[who]), time_ms=0))
+
+    def _raise_level(self, who: int) -> None:
+        replica = self.replicas[who]
+        if replica.role is Role.OWNER and not replica.is_waiting() and replica.level < replica.reads:
+            self._send(who, replica.raise_level(replica.level + 1, time_ms=0))
+
     def _retry(self, who: int) -> None:
         if self.replicas[who].role is Role.OWNER:
             self._send(who, self.replicas[who].retry())
+
+    def _cancel(self, who: int) -> None:
+        replica = self.replicas[who]
+        if replica.role is Role.OWNER and replica.is_waiting() and self.rng.random() < 0.3:
+            self._send(who, [replica.cancel(time_ms=0, through=self._last_place(who))])
 
     def _look(self, who: int) -> None:
         replica = self.replicas[who]
@@ -178,6 +207,8 @@ class Cluster:
         try:
             if replica.look(found):
                 self._confirmed(who)
+            elif replica.is_cancelled:
+                self._cancelled(who)
             elif found is None:
                 self.nothing_there(who)
         except OwnershipLost:
@@ -192,10 +223,23 @@ class Cluster:
 
     def _confirmed(self, who: int) -> None:
         record = self._proposed[who]
-        assert record is not None
+        if record is None:  # no record: the owner has stopped, or raised the level
+            return
         self._proposed[who] = None
         self.told.append(record.data)
         self.records[who].append(record)
+
+    def _last_place(self, who: int) -> int:
+        """Return the last place for which a copy of the record may come that a replica has proposed."""
+        replica = self.replicas[who]
+        return max([replica.oldest_place(), *[each.expected + 1 for each in replica.retry()]])
+
+    def _cancelled(self, who: int) -> None:
+        if self._proposed[who] is None:
+            self._closed.discard(self.replicas[who].epoch)  # if it was to stop, it goes on
+            return
+        self.refused.append(self.proposed(who))
+        self._proposed[who] = None
 
     def proposed(self, who: int) -> bytes:
         """Return the record whose outcome a replica does not know."""
@@ -211,6 +255,18 @@ class Cluster:
             record = replica.read(replica.read_through + 1, data)
             if record is not None:
                 self.records[who].append(record)
+            self._look_who_owns(who)
+
+    def _look_who_owns(self, who: int) -> None:
+        """Judge what a replica knows that has just become the owner."""
+        replica = self.replicas[who]
+        if replica.role is not Role.OWNER:
+            return
+        if replica.clean is not None:
+            self.clean_count += 1
+            assert self._last_served in self._closed, "the owner before has not stopped in order"
+            assert int(replica.clean) == len(self.records[who]), "something was written since"
+        self._last_served = replica.epoch
 
     def _restart(self, who: int) -> None:
         """Start a replica again: with what it has applied, or on an empty disk."""

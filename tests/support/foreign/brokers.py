@@ -14,11 +14,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, TypeVar, final
+from typing import Any, ClassVar, TypeVar, final
 
+from sluicegate.testing.ports import free_port
 from support.http.plain import HTTP
 from support.processes.foreign_programs import SYSTEM_PATH
-from support.processes.gateway import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 90
@@ -126,10 +126,21 @@ class ForeignBroker(ABC):
 
 @final
 class Mosquitto(ForeignBroker):
-    """mosquitto with persistence: it saves what it has when it is stopped, and every half an hour. It has no AMQP."""
+    """mosquitto with persistence: it saves what it has when it is stopped, and every half an hour. It has no AMQP.
+
+    `access` are the lines of its configuration that say who may connect.
+    """
 
     name = "mosquitto"
     survives_kills = False
+
+    def __init__(self, directory: Path, *, access: str = "allow_anonymous true") -> None:
+        super().__init__(directory)
+        self.configuration = directory / "mosquitto.conf"
+        self.configuration.write_text(
+            f"user root\nlistener {self.mqtt_port} 127.0.0.1\n{access}\n"
+            f"persistence true\npersistence_location {directory}/\nmax_queued_messages 0\n"
+        )
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -142,28 +153,35 @@ class Mosquitto(ForeignBroker):
         return f"mqtt://127.0.0.1:{self.mqtt_port}"
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
-        (self.directory / "mosquitto.conf").write_text(
-            f"user root\nlistener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\n"
-            f"persistence true\npersistence_location {self.directory}/\nmax_queued_messages 0\n"
-        )
-        return [str(shutil.which("mosquitto", path=SYSTEM_PATH)), "-c", str(self.directory / "mosquitto.conf")], {}
+        return [str(shutil.which("mosquitto", path=SYSTEM_PATH)), "-c", str(self.configuration)], {}
 
     def _is_ready(self) -> bool:
         return self._listens()
 
 
 class RabbitMq(ForeignBroker):
-    """RabbitMQ. Its user is `guest`, with that password."""
+    """RabbitMQ with its management API. Its user is `guest`, with that password."""
 
     has_qos_2 = False
     _ROOT: ClassVar[Path]  # the root of the system that it is installed in
     _PLUGINS: ClassVar[str]
     _SERVER = "usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's own script changes to another user
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._admin_port = free_port()
+
     @classmethod
     def is_installed(cls) -> bool:
         """Return whether this machine has it."""
         return (cls._ROOT / cls._SERVER).exists()
+
+    def manage(self, method: str, path: str, document: object = None) -> Any:
+        """Ask its management API; `path` is what follows `/api`. Returns the answer, if there is one."""
+        url = f"http://127.0.0.1:{self._admin_port}/api{path}"
+        answer = HTTP.request(method, url, json=document, auth=("guest", "guest"))
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
 
     def credentials(self, folder: Path) -> str:
         """Return how a bridge signs in."""
@@ -176,6 +194,7 @@ class RabbitMq(ForeignBroker):
         return (
             f"listeners.tcp.1 = 127.0.0.1:{self.amqp_port}\n"
             f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\nlog.console = false\n"
+            f"management.tcp.port = {self._admin_port}\nmanagement.tcp.ip = 127.0.0.1\n"
         )
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
@@ -207,7 +226,7 @@ class RabbitMq3(RabbitMq):
 
     name = "rabbitmq-3"
     _ROOT = Path("/")
-    _PLUGINS = "rabbitmq_amqp1_0, rabbitmq_mqtt"
+    _PLUGINS = "rabbitmq_amqp1_0, rabbitmq_mqtt, rabbitmq_management"
 
     def new_queue(self, name: str) -> str:
         """Return the AMQP address of a queue, which is created when a link is made: durable, if its terminus is."""
@@ -228,12 +247,10 @@ class RabbitMq4(RabbitMq):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(self._ROOT / "srv" / f"{directory.name}-{os.getpid()}")  # it sees nothing outside of its root
-        self._admin_port = free_port()
 
     def new_queue(self, name: str) -> str:
         """Create a durable queue, and return its AMQP address."""
-        url = f"http://127.0.0.1:{self._admin_port}/api/queues/%2F/{name}"
-        HTTP.put(url, json={"durable": True}, auth=("guest", "guest")).raise_for_status()
+        self.manage("PUT", f"/queues/%2F/{name}", {"durable": True})
         return self.known_address(name)
 
     def known_address(self, name: str) -> str:
@@ -248,7 +265,7 @@ class RabbitMq4(RabbitMq):
     def _settings(self) -> str:
         # It has no /proc to ask about memory.
         return (
-            f"{super()._settings()}management.tcp.port = {self._admin_port}\nmanagement.tcp.ip = 127.0.0.1\n"
+            f"{super()._settings()}"
             "vm_memory_calculation_strategy = erlang\ntotal_memory_available_override_value = 2GB\n"
         )
 
@@ -269,6 +286,12 @@ class ActiveMq(ForeignBroker):
     def is_installed(cls) -> bool:
         """Return whether this machine has it."""
         return bool([*cls._JARS.glob("activemq-amqp-*.jar")])
+
+    @classmethod
+    def test_data(cls) -> Path:
+        """Return the archive with the data of its own tests."""
+        (archive,) = (ROOT / "build" / "activemq-tests").glob("*-tests.jar")
+        return archive
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         uri = (

@@ -28,6 +28,7 @@ class WebServer:
         self, status: Callable[[Pushed], int | None] = lambda _: 200, tls: ssl.SSLContext | None = None
     ) -> None:
         self.status = status
+        self.body = b"ok"  # of each response
         self.requests: list[Pushed] = []
         self.at_once = 0  # requests being answered
         self.at_once_max = 0
@@ -95,7 +96,7 @@ class WebServer:
         self.at_once -= 1
         if status is None:
             raise ConnectionResetError
-        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: 2\r\n\r\nok" % status)
+        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: %d\r\n\r\n%s" % (status, len(self.body), self.body))
         await writer.drain()
 
 

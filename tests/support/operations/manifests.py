@@ -14,7 +14,7 @@ from helm_python.chart import Chart
 
 K8S: Final = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 CHART: Final = K8S / "chart" / "sluicegate"
-OVERLAYS: Final = ("base", "overlays/development", "overlays/production", "overlays/network")
+OVERLAYS: Final = ("base", "overlays/development", "overlays/production", "overlays/network", "overlays/replicas")
 COMPONENTS: Final = ("outside", "admin-port", "tracing")
 RENDER_S: Final = 60
 # As README.md has it, for operators within the cluster.
@@ -47,6 +47,9 @@ EVERYTHING: Final[dict[str, Any]] = {
         "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
     },
 }
+
+REPLICAS: Final = ("overlays/replicas", "chart of replicas")
+OF_REPLICAS: Final[dict[str, Any]] = {"replicas": 3, "config": {"cluster": {"servers": ["nats://nats:4222"]}}}
 
 NETWORK: Final = ("overlays/network", "chart of a network")
 BROKERS: Final = ("sluicegate-0", "sluicegate-1", "sluicegate-2")
@@ -121,6 +124,11 @@ def files(*names: str) -> list[Manifest]:
 def network(name: str) -> list[Manifest]:
     """Return the objects of a network of brokers, one of NETWORK."""
     return overlay(name) if name in OVERLAYS else chart(OF_A_NETWORK)
+
+
+def replicas(name: str) -> list[Manifest]:
+    """Return the objects of a broker with replicas, one of REPLICAS."""
+    return overlay(name) if name in OVERLAYS else chart(OF_REPLICAS)
 
 
 def one(manifests: list[Manifest], kind: str) -> Manifest:

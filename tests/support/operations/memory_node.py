@@ -8,10 +8,15 @@ from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.interface import template_of
-from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView, ClientView
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.cluster import (
+    NO_REPLICAS,
+    ClusterBrokersView,
+    ClusterBrokerView,
+    ClusterView,
+    ReplicationView,
+)
 from sluicegate.gateway.views.errors import (
-    ClientNotFound,
     CursorNotFound,
     QueueAlreadyExists,
     QueueNotFound,
@@ -32,6 +37,7 @@ from sluicegate.gateway.views.node.figures import (
     QueuesFigures,
     QueuesQuery,
 )
+from sluicegate.gateway.views.node.history import HistoryQuery, HistoryView
 from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorPartitionView, CursorState, CursorView
@@ -41,7 +47,13 @@ from sluicegate.gateway.views.queues.explanations import (
     KeyExplanation,
     PublishExplanation,
 )
-from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView, payload_preview
+from sluicegate.gateway.views.queues.messages import (
+    MessageSearchView,
+    MessageView,
+    RedriveView,
+    TakenView,
+    payload_preview,
+)
 from sluicegate.gateway.views.queues.queues import (
     DurableSelectorView,
     FlowView,
@@ -51,13 +63,15 @@ from sluicegate.gateway.views.queues.queues import (
     QueueMoveView,
     QueueView,
 )
-from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
+from sluicegate.gateway.views.queues.selections import SCAN_DEFAULT, START, MessageSelection, ReplayStart
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict
+from sluicegate.messaging.queues.message_filter import MessageId
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.routing.routes import TopicSpace
 from support.operations.memory_bridges import MemoryBridges
+from support.operations.memory_clients import MemoryClients
 from support.operations.memory_links import MemoryLinks
 from support.operations.memory_profiles import MemoryProfiles
 from support.operations.memory_rest_points import MemoryRestPoints
@@ -89,9 +103,11 @@ SPOOL: Final = SpoolView(
 
 
 @dataclass
-class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
+class MemoryNode(MemoryBridges, MemoryClients, MemoryLinks, MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
     """Queues and messages in memory, shared by all message VPNs; health, actors and samples are what a test sets."""
 
+    cluster: ClusterView | None = None  # its replicas
+    replication: ReplicationView | None = None  # its sites
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
     destination: DestinationView | None = None  # where a publish would go
@@ -117,7 +133,6 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     redrives: dict[str, RedriveView] = field(default_factory=dict)
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
-    clients: Sequence[ClientView] = ()
     spool: SpoolView = SPOOL
     at_ms: int = 1000  # by its clock
 
@@ -226,6 +241,27 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         stored = self.messages[name] if not partition else []
         return [message for message in stored if message.sequence > after][:limit]
 
+    async def search_queue(
+        self,
+        name: str,
+        selection: MessageSelection,
+        *,
+        partition: int | None = None,
+        position: MessageId = START,
+        limit: int = 100,
+        scan: int = SCAN_DEFAULT,
+    ) -> MessageSearchView:
+        found = await self.browse_queue(name, partition=partition, after=position.sequence, limit=scan)
+        wanted = [each for each in found if not selection.key or each.key == selection.key]
+        more = len(wanted) > limit
+        return MessageSearchView(
+            messages=tuple(wanted[:limit]), scanned_count=len(found), position=wanted[limit - 1].id if more else None
+        )
+
+    async def republish_messages(self, name: str, ids: Sequence[MessageId], *, remove: bool) -> TakenView:
+        action = "delete" if remove else "copy"
+        return await self.take_messages(name, action, MessageSelection(ids=tuple(ids), to=name))
+
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
@@ -259,7 +295,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         wanted = {each.text() for each in selection.ids or ()}
         stored = self.messages[name]
         chosen = [each for each in stored if each.id in wanted or not wanted][: selection.limit]
-        if action != "delete":
+        if action != "delete" and selection.to:
             self._definition(selection.to)
             self.messages[selection.to] += chosen
         if action != "copy":
@@ -352,6 +388,60 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         if self.selectors.pop((queue, subscriber), None) is None:
             raise SelectorNotFound(queue, subscriber)
 
+    async def show_cluster(self) -> ClusterView:
+        if self.cluster is None:
+            raise Refused(NO_REPLICAS)
+        return self.cluster
+
+    async def list_cluster_brokers(self) -> ClusterBrokersView:
+        own = await self.show_cluster()
+        first = own.replicas[0].name
+        broker = ClusterBrokerView(
+            broker=own.broker,
+            owner=own.owner,
+            epoch=own.epoch,
+            preferred="" if own.owner == first else first,
+            replicas=own.replicas,
+        )
+        return ClusterBrokersView(brokers=(broker,))
+
+    async def add_replica(self, name: str, before: str) -> None:
+        own = await self.show_cluster()
+        if name in {each.name for each in own.replicas}:
+            raise Refused(f"{name!r} is a replica of this broker already")
+        added = replace(own.replicas[0], name=name)
+        place = [each.name for each in own.replicas].index(before) if before else len(own.replicas)
+        self.cluster = replace(own, replicas=(*own.replicas[:place], added, *own.replicas[place:]))
+
+    async def remove_replica(self, name: str) -> None:
+        own = await self.show_cluster()
+        if name == own.owner:
+            raise Refused(f"replica {name!r} owns the broker: have another one own it before")
+        self.cluster = replace(own, replicas=tuple(each for each in own.replicas if each.name != name))
+
+    async def show_replication(self) -> ReplicationView:
+        if self.replication is None:
+            raise Refused(NO_REPLICAS)
+        return self.replication
+
+    async def promote_site(self, *, accept_loss: bool) -> None:
+        sites = await self.show_replication()
+        if not (sites.ends_with_handover or accept_loss):
+            raise Refused("the log does not end with a hand-over")
+        self.replication = replace(sites, role="active", ends_with_handover=False)
+
+    async def demote_site(self) -> None:
+        self.replication = replace(await self.show_replication(), role="demoting")
+
+    async def hand_over(self, replica: str, broker: str) -> None:
+        if self.cluster is None:
+            raise Refused(NO_REPLICAS)
+        if broker not in ("", self.cluster.broker):
+            raise Refused("no owner answers; try again when there is one")
+        if replica not in {each.name for each in self.cluster.replicas}:
+            raise Refused(f"replica {replica!r} is not there")
+        self.cluster = replace(self.cluster, owner=replica)
+
     async def reload(self) -> ReloadView:
         if not self.reloads:
             raise Refused("the configuration is wrong")
@@ -375,6 +465,19 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
             process=ProcessFigures(memory_bytes=1 << 20, cpu_ms_total=self.at_ms // 4),
             protocols=(protocol,),
         )
+
+    async def node_history(self, question: HistoryQuery) -> HistoryView:
+        return self._history("messages_in", "commit_ms")
+
+    async def vpn_history(self, question: HistoryQuery) -> HistoryView:
+        return self._history("messages_in", "delivery_ms")
+
+    async def queue_history(self, name: str, question: HistoryQuery, *, partition: int | None = None) -> HistoryView:
+        await self.show_queue(name)
+        return self._history("messages_in", "messages")
+
+    def _history(self, *figures: str) -> HistoryView:
+        return HistoryView(step_ms=2000, times_ms=[self.at_ms], values={each: [1.5] for each in figures})
 
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         figures = []
@@ -428,22 +531,6 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         if latest.state == BackupState.RUNNING:
             latest = self.backup = replace(latest, state=BackupState.CANCELLED, failure="it was cancelled")
         return latest
-
-    async def list_clients(self, question: ClientQuery) -> ClientsView:
-        wanted, names = name_pattern(question.client_name), question.names
-        found = [each for each in self.clients if wanted.fullmatch(each.name) and (not names or each.name in names)]
-        return ClientsView(
-            total_count=len(found), clients=tuple(found[question.after : question.after + question.limit])
-        )
-
-    async def client_names(self) -> Sequence[str]:
-        return [each.name for each in self.clients]
-
-    async def disconnect_client(self, name: str) -> None:
-        others = [each for each in self.clients if each.name != name]
-        if len(others) == len(self.clients):
-            raise ClientNotFound(name)
-        self.clients = others
 
     async def actor_tree(self) -> Sequence[ActorView]:
         return self.actors
@@ -504,22 +591,6 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         return self.definitions[name]
 
 
-def client_view(name: str, protocol: str = "mqtt") -> ClientView:
-    """A client of the user `ada`."""
-    return ClientView(
-        name=name,
-        client_username="ada",
-        protocol=protocol,
-        address="127.0.0.1:5",
-        client_profile="default",
-        acl_profile="default",
-        connected_s=3,
-        flows_count=1,
-        unacked_count=2,
-        is_paused=False,
-    )
-
-
 def cursor_view_of(name: str) -> CursorView:
     """A cursor that is a little behind."""
     partition = CursorPartitionView(number=0, low=1, acked=3, next_sequence=9, lag_bytes=600)
@@ -537,17 +608,3 @@ def cursor_view_of(name: str) -> CursorView:
         heartbeat_ms=30_000,
         partitions=(partition,),
     )
-
-
-ANN = ClientView(
-    name="sensor-1",
-    client_username="ann",
-    protocol="mqtt",
-    address="10.0.0.7:50123",
-    client_profile="default",
-    acl_profile="devices",
-    connected_s=90_061,
-    flows_count=2,
-    unacked_count=17,
-    is_paused=True,
-)

@@ -14,7 +14,8 @@ class Shell:
 
     def __init__(self, url: str, **environment: str) -> None:
         self.url = url
-        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
+        nobodys = {"XDG_CONFIG_HOME": "/nonexistent"}  # contexts of whoever runs the tests do not count
+        self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **nobodys, **environment}
 
     def run(self, *arguments: str, typed: str | None = None, answered: str | None = None, expect: int = OK) -> str:
         """Return standard output if the command succeeded, else standard error.

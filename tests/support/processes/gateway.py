@@ -5,10 +5,8 @@ a traceback in it fails the test, whatever the test checks.
 """
 
 import os
-import random
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +20,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.testing.ports import SECTIONS, free_port
 from support.http.plain import HTTP
 from support.processes.programs import running
 
@@ -29,36 +28,13 @@ START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 45
 REQUEST_S: Final = 30
+LOOPBACK: Final = "127.0.0.1"
 # `make test-brokers` sets it: how many brokers every gateway has whose test does not say so.
 BROKERS_VARIABLE: Final = "SLUICEGATE_TEST_BROKERS"
 BROKERS: Final = {"brokers": count} if (count := os.environ.get(BROKERS_VARIABLE)) else {}
 TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "bridge", "link", "actors", "backup", "bench", "events", "explain", "show")
 PYTHON: Final = (sys.executable, "-P", "-m", "sluicegate")  # -P: the working directory must not hide what is installed
 
-# Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise
-# sometimes be given the gateway's own port, and be connected to itself. Each of several workers has ports of its own: a
-# gateway takes some time from drawing one to listening on it.
-WORKERS_MAX: Final = 16
-WORKER: Final = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-PORTS: Final = range(18_000 + WORKER % WORKERS_MAX, 32_000, WORKERS_MAX)
-_given_out: set[int] = set()  # a gateway that is down keeps its ports, and one gateway has several
-# By what the announcement calls them.
-SECTIONS: Final = {
-    "mqtt": "listeners.mqtt",
-    "mqtt_tls": "listeners.mqtt_tls",
-    "mqtt_websocket": "listeners.mqtt_websocket",
-    "mqtt_websocket_tls": "listeners.mqtt_websocket_tls",
-    "amqp": "listeners.amqp",
-    "amqp_tls": "listeners.amqp_tls",
-    "amqp_websocket": "listeners.amqp_websocket",
-    "amqp_websocket_tls": "listeners.amqp_websocket_tls",
-    "flow": "listeners.flow",
-    "flow_tls": "listeners.flow_tls",
-    "http": "listeners.http",
-    "http_tls": "listeners.http_tls",
-    "health": "health",
-    "admin": "admin",
-}
 # For one that a test starts by hand: the default ports may be those of a gateway that runs beside the tests.
 FREE_PORTS: Final = tuple(
     f"--set={name}.port=0"
@@ -93,6 +69,8 @@ class GatewayProcess:
         self.settings = {**BROKERS, **(settings or {})}
         self.stderr_file = folder / "stderr.log"
         self.ports: dict[str, int] = {}  # by listener, and `admin`
+        self.host = LOOPBACK  # on which it listens
+        self.begins_with: list[str] = []  # a program that starts it elsewhere, such as in a network of its own
         self._process: subprocess.Popen[bytes] | None = None
 
     # --- where it is ---
@@ -133,27 +111,27 @@ class GatewayProcess:
 
     @property
     def admin_url(self) -> str:
-        return f"http://127.0.0.1:{self.ports['admin']}"
+        return f"http://{self.host}:{self.ports['admin']}"
 
     @property
     def health_url(self) -> str:
         """The port for probes and scrapers, where it is enabled."""
-        return f"http://127.0.0.1:{self.ports['health']}"
+        return f"http://{self.host}:{self.ports['health']}"
 
     @property
     def http_url(self) -> str:
         """Where messages are POSTed."""
-        return f"http://127.0.0.1:{self.ports['http']}"
+        return f"http://{self.host}:{self.ports['http']}"
 
     @property
     def flow_url(self) -> str:
         """Where clients of the flow protocol connect."""
-        return f"flow://127.0.0.1:{self.ports['flow']}"
+        return f"flow://{self.host}:{self.ports['flow']}"
 
     def mqtt_url(self, scheme: str) -> str:
         """The address for MQTT clients that take a URL."""
         path = "/mqtt" if scheme.startswith("ws") else ""
-        return f"{scheme}://127.0.0.1:{self.ports[MQTT_SCHEMES[scheme]]}{path}"
+        return f"{scheme}://{self.host}:{self.ports[MQTT_SCHEMES[scheme]]}{path}"
 
     @property
     def pid(self) -> int:
@@ -186,6 +164,14 @@ class GatewayProcess:
         except BaseException:
             self.kill9()
             raise
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended by itself; then it can be started again."""
+        process = self._process
+        if process is None or process.poll() is None:
+            return False
+        self._ended()
+        return True
 
     def is_ready(self) -> bool:
         """Ask /health/ready."""
@@ -247,6 +233,10 @@ class GatewayProcess:
         body = {"name": name, **attributes}
         url = f"{self.admin_url}/queues"
         HTTP.post(url, params={"vpn": vpn}, json=body, timeout=REQUEST_S).raise_for_status()
+
+    def deletes_queue(self, name: str) -> bool:
+        """Delete a queue over the admin port; return whether that was done: its broker may be away."""
+        return HTTP.delete(f"{self.admin_url}/queues/{quote(name, safe='')}", timeout=REQUEST_S).is_success
 
     def queue(self, name: str) -> dict[str, object]:
         """Return the admin port's view of a queue."""
@@ -315,13 +305,15 @@ class GatewayProcess:
                 if name not in self.ports:
                     self.ports[name] = free_port()
                 settings[f"{section}.port"] = self.ports[name]
+                if self.host != LOOPBACK:
+                    settings[f"{section}.host"] = self.host
         settings |= self.settings
         texts = {
             path: str(value).lower() if isinstance(value, bool) else str(value) for path, value in settings.items()
         }
         options = [part for path, text in texts.items() for part in ("--set", f"{path}={text}")]
         file = [] if self.config_file is None else ["--config", str(self.config_file)]
-        return [*PYTHON, "serve", *file, "--data", str(self.data), *options]
+        return [*self.begins_with, *PYTHON, "serve", *file, "--data", str(self.data), *options]
 
     def _read_endpoints(self) -> None:
         """Read the announcement, and check that it names the ports that were asked for."""
@@ -357,20 +349,3 @@ def gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
     """Run a gateway for the length of a `with` block. In the settings' names `__` stands for a dot."""
     with GatewayProcess(folder, {name.replace("__", "."): value for name, value in settings.items()}) as process:
         yield process
-
-
-def free_port() -> int:
-    """Return a port on which no program listens and that no other caller was given."""
-    draw = random.Random()  # other runs on this machine choose too
-    while True:
-        port = draw.choice(PORTS)
-        if port in _given_out:
-            continue
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            _given_out.add(port)
-            return port

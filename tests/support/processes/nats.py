@@ -4,11 +4,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from support.processes.gateway import free_port
+from sluicegate.testing.ports import free_port
+from support.processes.gateway import LOOPBACK
 
 
 def nats_server() -> str:
@@ -22,32 +24,47 @@ def nats_server() -> str:
 class NatsServer:
     """One server of a cluster."""
 
-    def __init__(self, name: str, folder: Path, port: int, cluster_port: int, routes: list[int]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        port: int,
+        cluster_port: int,
+        routes: list[str],
+        *,
+        host: str = LOOPBACK,
+        begins_with: Sequence[str] = (),
+    ) -> None:
+        """`routes`: addresses of all servers for each other. `begins_with`: a program that starts it elsewhere."""
         self.name = name
+        self.host = host
         self.port = port
         self._folder = folder
         self._config = folder / f"{name}.conf"
-        urls = ", ".join(f'"nats://127.0.0.1:{each}"' for each in routes)
+        self._begins_with = begins_with
+        urls = ", ".join(f'"nats://{each}"' for each in routes)
         self._config.write_text(
             f"server_name: {name}\n"
-            f"listen: 127.0.0.1:{port}\n"
+            f"listen: {host}:{port}\n"
             f'jetstream {{ store_dir: "{folder / name}", max_file_store: 2G, sync_interval: always }}\n'
             "accounts {\n"
             "  $SYS { users: [ { user: system, password: system } ] }\n"
             "  BROKERS { jetstream: enabled, users: [ { user: broker, password: broker } ] }\n"
             "}\n"
             "no_auth_user: broker\n"
-            f"cluster {{ name: test, listen: 127.0.0.1:{cluster_port}, routes: [{urls}] }}\n"
+            f"cluster {{ name: test, listen: {host}:{cluster_port}, routes: [{urls}], no_advertise: true }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self.host}:{self.port}"
 
     def start(self) -> None:
         with open(self._folder / f"{self.name}.log", "ab") as log:
-            self._process = subprocess.Popen([nats_server(), "-c", str(self._config)], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*self._begins_with, nats_server(), "-c", str(self._config)], stdout=log, stderr=log
+            )
 
     def kill(self) -> None:
         if self._process is not None:
@@ -70,9 +87,9 @@ class NatsCluster:
 
     def __init__(self, folder: Path, count: int = 3) -> None:
         ports = [free_port() for _ in range(2 * count)]
-        routes = ports[count:]
+        routes = [f"{LOOPBACK}:{port}" for port in ports[count:]]
         self.servers = [
-            NatsServer(f"n{place + 1}", folder, ports[place], routes[place], routes) for place in range(count)
+            NatsServer(f"n{place + 1}", folder, ports[place], ports[count + place], routes) for place in range(count)
         ]
 
     @property

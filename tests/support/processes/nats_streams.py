@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from typing import Final
 
+from nats.aio.client import Client
+
 from sluicegate.storage.replication.jetstream import JetStream, connected
+from sluicegate.storage.replication.ownership.bucket import NatsBucket
 from sluicegate.storage.replication.replica import Append
 from sluicegate.storage.replication.stream import StreamRefused, StreamUnavailable
 from support.processes.nats import NatsCluster
@@ -28,10 +32,19 @@ async def opened(servers: NatsCluster, broker: str) -> AsyncIterator[JetStream]:
 
 async def until_created(stream: JetStream, bytes_max: int) -> None:
     """Create the stream as soon as the servers have found each other."""
+    await _until_done(partial(stream.create, replica_count=3, bytes_max=bytes_max))
+
+
+async def until_bucket_created(client: Client) -> None:
+    """Create the bucket of keys likewise."""
+    await _until_done(partial(NatsBucket(client).create, 3))
+
+
+async def _until_done(create: Callable[[], Awaitable[None]]) -> None:
     async with asyncio.timeout(WITHIN_S):
         while True:
             try:
-                await stream.create(replica_count=3, bytes_max=bytes_max)
+                await create()
                 return
             except (StreamUnavailable, StreamRefused):
                 await asyncio.sleep(0.1)

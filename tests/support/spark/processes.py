@@ -12,7 +12,8 @@ from typing import Final
 import psutil
 import pyspark
 
-from support.processes.gateway import free_port, wait_until
+from sluicegate.testing.ports import free_port
+from support.processes.gateway import wait_until
 from support.storage.spool_file import same_imports
 
 SPARK: Final = Path(pyspark.__file__).parent

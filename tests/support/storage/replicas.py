@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from sluicegate.storage.commit.checkpoint import PartitionCursor
-from sluicegate.storage.interface import CheckpointJob, CommitJob, PageKey, PageWrite, Reservation, Table, TableWrite
+from sluicegate.storage.interface import (
+    CheckpointJob,
+    CommitJob,
+    PageKey,
+    PageWrite,
+    Reservation,
+    Store,
+    Table,
+    TableWrite,
+)
 from sluicegate.storage.log.record import encode_log_record, record_of
 from sluicegate.storage.records.journal import JournalEntry, Match, Settlement, encode_journal_record
 from sluicegate.storage.records.page import Run, encode_page
@@ -42,7 +51,7 @@ def opened(folder: Path, incarnation: int = BEGIN.incarnation) -> SpoolStore:
     return SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20, sync=False, incarnation=incarnation)
 
 
-def content_of(store: SpoolStore) -> Content:
+def content_of(store: Store) -> Content:
     """Return what a recovery finds: messages that are not settled, and whatever else counts."""
     recovery = store.recover()
     cursors: dict[int, PartitionCursor] = {}

@@ -36,7 +36,7 @@ def test_debian_is_asked_for_its_lists_once(tmp_path: Path) -> None:
     assert calls[0] == "update -qq"
     assert all(call.startswith("install ") for call in calls[1:])
     assert {call.split()[-1] for call in calls} >= {"mosquitto-clients", "curl", "chromium"}
-    assert "missing mqtt.js and rhea: node and npm are not installed" in told
+    assert "missing mqtt.js, rhea and axe-core: node and npm are not installed" in told
     assert code == 0, "their tests skip"
 
 

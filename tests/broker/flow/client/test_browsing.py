@@ -8,9 +8,9 @@ import pytest
 import sluicegate
 from sluicegate import BlockingClient, Browser, Client, Message
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.testing.ports import free_port
 from support.broker.named_queues import create, shows
 from support.broker.running_broker import RunningBroker
-from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -8,10 +8,10 @@ import pytest
 import sluicegate
 from sluicegate import BlockingClient, Client, Column, Message, RowsReceived
 from sluicegate.protocols.flow.codec import codes
+from sluicegate.testing.ports import free_port
 from support.broker.named_queues import create, shown
 from support.broker.running_broker import RunningBroker
 from support.flow.bulk_client import rows_of
-from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -11,12 +11,12 @@ import sluicegate
 from sluicegate import Client, ClientOptions, Connected, Disconnected, Message
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.flow.codec import codes
+from sluicegate.testing.ports import free_port
 from support.broker.named_queues import change, create, shown, shows
 from support.broker.running_broker import RunningBroker
 from support.flow.tls_broker import settings_of, tls_port
 from support.network.certificates import make_certificates
 from support.network.tokens import TokenServer
-from support.processes.gateway import free_port
 
 ACCOUNTS = pytest.mark.accounts(ada="engine")
 

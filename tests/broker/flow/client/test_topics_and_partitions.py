@@ -8,10 +8,10 @@ import pytest
 import sluicegate
 from sluicegate import BlockingClient, Client, ClientEvent, Message, PartitionsChanged
 from sluicegate.protocols.flow.codec import codes
+from sluicegate.testing.ports import free_port
 from support.broker.named_queues import create, shows
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
-from support.processes.gateway import free_port
 
 
 def url(broker: RunningBroker) -> str:

@@ -19,8 +19,12 @@ class JoinedLoops:
         """Let the others run until a time; return a loop of a process that begins then."""
         self.advance(max(0, now_us - self.now_us))
         loop = JoinedLoop(self)  # type: ignore[abstract]  # as for `virtual_loop`
-        self._loops.append(loop)
+        self.add(loop)
         return loop
+
+    def add(self, loop: "JoinedLoop") -> None:
+        """A process has another loop from now on."""
+        self._loops.append(loop)
 
     def end(self, loop: "JoinedLoop") -> None:
         """A process is gone."""
@@ -49,6 +53,8 @@ class JoinedLoops:
         while is_busy and not self.is_over():
             is_busy = False
             for loop in self._loops:
+                if not loop.has_ready():
+                    continue
                 asyncio._set_running_loop(loop)
                 after = loop.run_ready(left)
                 is_busy = is_busy or after < left

@@ -99,3 +99,18 @@ def test_the_bodies_stand_in_the_document(admin: RunningAdmin) -> None:
     schemas = document["components"]["schemas"]
     assert list(schemas["MoveMessages"]["properties"]) == list(FIELDS_OF_MOVE)
     assert schemas["RedriveMessages"]["properties"]["limit"]["minimum"] == 0
+
+
+def test_head_of_what_is_endless_begins_nothing(
+    queues: RunningAdmin, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would read it to its end."""
+
+    async def begun(*args: object, **options: object) -> None:
+        raise AssertionError("nobody reads it")
+
+    monkeypatch.setattr(MemoryNode, "follow_queue", begun)
+    monkeypatch.setattr(MemoryNode, "trace_client", begun)
+    assert queues.ask("HEAD", "/queues/q/messages?follow=1").status == 200
+    assert queues.ask("HEAD", "/queues/none/messages?follow=1").status == 404
+    assert queues.ask("HEAD", "/clients/none/trace").status == 404

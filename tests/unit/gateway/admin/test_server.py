@@ -80,7 +80,7 @@ def test_a_target_that_names_its_host_is_that_of_a_path(admin: RunningAdmin) -> 
     here = admin.url.removeprefix("http://")
     targets = {
         f"http://{here}/queues/eu%2Forders?vpn=default": (here, 200),
-        f"HTTP://{here}": ("elsewhere.example", 200),
+        f"HTTP://{here}": ("elsewhere.example", 307),
         f"http://{here}/none": (here, 404),
         "http://elsewhere.example/queues": (here, 421),
     }

@@ -21,6 +21,7 @@ from sluicegate.gateway.views.node.runtime import ActorView, EventView
 from sluicegate.gateway.views.queues.explanations import CheckView, DestinationView
 from sluicegate.gateway.views.queues.queues import FlowView
 from sluicegate.messaging.partitions.explain import WaitReason
+from sluicegate.protocols.security.scram import password_matches
 from support.operations.memory_node import MemoryNode, cursor_view_of
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell
@@ -448,6 +449,17 @@ def test_check_config_prints_every_setting_with_what_is_allowed(nobody: Shell) -
 def test_a_hashed_password_is_one_that_the_configuration_accepts(nobody: Shell) -> None:
     assert nobody.run("hash-password", typed="hunter2\n").startswith("$argon2id$")
     nobody.run("hash-password", typed="\n", expect=USAGE)
+
+
+def test_a_password_is_stored_so_that_scram_can_use_it(nobody: Shell) -> None:
+    stored = nobody.run("hash-password", "--scram", "--iterations", "20000", typed="hunter2\n").strip()
+    assert stored.startswith("SCRAM-SHA-256$20000:")
+    assert password_matches(stored, b"hunter2")
+    stored = nobody.run("hash-password", "--sha-512", typed="hunter2\n").strip()
+    assert stored.startswith("SCRAM-SHA-512$15000:")
+    assert password_matches(stored, b"hunter2")
+    nobody.run("hash-password", "--scram", "--iterations", "4096", typed="hunter2\n", expect=USAGE)
+    assert "SCRAM cannot use" in nobody.run("hash-password", "--scram", typed="a\u0001\u00e4\n", expect=USAGE)
 
 
 def test_actors_are_a_tree_that_shows_trouble(shell: Shell, node: MemoryNode) -> None:

@@ -52,6 +52,21 @@ def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
     assert orjson.loads(shell.run("queue", "redrive-status", "q", "--json"))["rate"] == 5
 
 
+def test_messages_are_searched_until_there_are_enough(shell: Shell, node: MemoryNode) -> None:
+    assert shell.run("queue", "search", "q").endswith("3 messages found, 3 examined\n")
+    assert shell.run("queue", "search", "q", "--key", "k").endswith("0 messages found, 3 examined\n")
+    found = shell.run("queue", "search", "q", "--limit", "2", "--json").splitlines()
+    assert [orjson.loads(line)["payload"] for line in found] == ["one", "two"]
+    assert "a time such as" in shell.run("queue", "search", "q", "--from", "yesterday", expect=FAILED)
+
+
+def test_messages_are_published_again_and_brought_back_by_id(shell: Shell, node: MemoryNode) -> None:
+    assert shell.run("queue", "republish-messages", "q", "0:1", "--remove") == "1 message published again\n"
+    assert shell.run("queue", "redrive-messages", "q", "0:2", "0:9") == "1 message moved back\nnot found: 0:9\n"
+    assert [message.payload for message in node.messages["q"]] == ["three"]
+    shell.run("queue", "republish-messages", "q", expect=USAGE)
+
+
 def test_invalid_filters_are_explained(shell: Shell) -> None:
     assert "'bored' is no reason" in shell.run(
         "queue", "move-messages", "q", "other", "--dead-reason", "bored", expect=FAILED

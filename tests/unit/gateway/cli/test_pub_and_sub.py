@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app
-from support.processes.gateway import PYTHON, free_port, wait_until
+from sluicegate.testing.ports import free_port
+from support.processes.gateway import PYTHON, wait_until
 from support.processes.programs import running
 
 ANSWER_S = 45

@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from support.operations.memory_node import ANN, MemoryNode
+from support.operations.memory_clients import ANN
+from support.operations.memory_node import MemoryNode
 from support.operations.shell import Shell
 
 

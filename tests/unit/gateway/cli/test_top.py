@@ -6,7 +6,8 @@ import orjson
 
 from sluicegate.gateway.cli.admin.client import AdminClient
 from sluicegate.gateway.cli.commands.node.top import Order, sample, top_view
-from support.operations.memory_node import ANN, MemoryNode
+from support.operations.memory_clients import ANN
+from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell
 

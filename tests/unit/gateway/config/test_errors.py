@@ -69,6 +69,36 @@ def test_origins_and_hosts_are_kept_as_browsers_write_them(tmp_path: Path) -> No
     assert config.node.allowed_hosts == ("broker.lan", "*")
 
 
+def test_a_server_reference_names_servers(tmp_path: Path) -> None:
+    """MQTT 5.0, section 4.11."""
+    for text in ("b.example", "b.example:1883  [2001:db8::1]:1884 [::1]", "10.0.0.1:1883"):
+        file = tmp_path / "gate.yaml"
+        file.write_text(f"mqtt: {{server_reference: '{text}', server_moved: true}}\n")
+        assert load(file).mqtt.server_reference == " ".join(text.split())
+    text = "mqtt: {server_reference: 'b.example mqtt://b.example'}\n"
+    text += "links: {b: {server_reference: 'b.example:0'}, c: {server_reference: '2001:db8::1'},"
+    text += f" d: {{server_reference: '{'a' * 1025}'}}}}\n"
+    server = "is no server; allowed: HOST, HOST:PORT, or [IPV6-ADDRESS]:PORT"
+    assert [line.partition(": ")[2] for line in problems_of(text, tmp_path)] == [
+        f"mqtt.server_reference: 'mqtt://b.example' {server}",
+        f"links.b.server_reference: 'b.example:0' {server}",
+        f"links.c.server_reference: '2001:db8::1' {server}",
+        "links.d.server_reference: it has 1025 characters; allowed: 1024",
+    ]
+
+
+def test_a_pattern_of_response_topics_is_a_topic(tmp_path: Path) -> None:
+    for pattern in ("r/%x", "r/+/%c", "$r", "r" * 1025):
+        (found,) = problems_of(f"mqtt: {{response_information: '{pattern}'}}\n", tmp_path)
+        assert "mqtt.response_information: " in found
+        assert "allowed: " in found
+
+
+def test_a_broker_that_has_moved_says_where_to(tmp_path: Path) -> None:
+    (found,) = problems_of("mqtt: {server_moved: true}\n", tmp_path)
+    assert "server_moved needs server_reference" in found
+
+
 def test_a_path_that_cannot_be_looked_at_is_a_mistake_like_any_other(tmp_path: Path) -> None:
     """A folder above it may not be entered, or, as here for root's sake, the name is too long for the file system."""
     name = "x" * 300

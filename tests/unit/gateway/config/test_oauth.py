@@ -19,7 +19,7 @@ def server(tmp_path: Path) -> TokenServer:
     return TokenServer(tmp_path)
 
 
-def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runtime) -> None:
+def test_a_key_set_brings_the_mechanisms_of_tokens(server: TokenServer, runtime: Runtime) -> None:
     def mechanisms(*settings: str) -> list[str]:
         config = load(settings=settings)
         authentication = config.authentication
@@ -29,7 +29,7 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runti
         return sorted(accounts.authenticator.mechanisms)
 
     assert mechanisms() == []
-    assert mechanisms(*server.settings) == ["OAUTHBEARER", "XOAUTH2"]
+    assert mechanisms(*server.settings) == ["OAUTH2-JWT", "OAUTHBEARER", "XOAUTH2"]
 
 
 def test_missing_settings_are_named(server: TokenServer, tmp_path: Path) -> None:

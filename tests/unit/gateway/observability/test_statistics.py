@@ -63,3 +63,12 @@ def test_a_burst_of_the_first_moments_is_no_rate() -> None:
     rates = QueueRates()
     rates.add(0, {})
     assert rates.rate("q", 10, 1) == 1.0
+
+
+def test_queues_at_work_are_those_that_have_accepted_messages_since_the_sample_before() -> None:
+    rates = QueueRates()
+    assert rates.working() == []
+    rates.add(0, {"a": 5})
+    assert rates.working() == ["a"]
+    rates.add(SAMPLE_MS, {"a": 5, "b": 1})
+    assert rates.working() == ["b"]

@@ -9,7 +9,8 @@ from sluicegate.gateway.admin.semp.envelope import Api
 from sluicegate.gateway.admin.semp.openapi import document
 from sluicegate.gateway.admin.semp.routes import OPERATIONS
 from sluicegate.gateway.views.queues.selections import ReplayStart
-from support.operations.memory_node import MemoryNode, client_view
+from support.operations.memory_clients import client_view
+from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.semp_client import refused, semp
 

@@ -12,7 +12,8 @@ from sluicegate.gateway.views.queues.queues import FlowView
 from sluicegate.messaging.routing.deliver_to_one import priorities_of
 from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from support.operations.memory_node import MemoryNode, client_view
+from support.operations.memory_clients import client_view
+from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.semp_client import refused, semp
 

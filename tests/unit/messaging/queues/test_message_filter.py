@@ -78,3 +78,13 @@ def test_everything_that_is_said_has_to_be_so() -> None:
     assert not wanted.matches(batch("a/b", dead(priority=5), 99), 0)
     assert not wanted.matches(batch("a/b", Headers(), 99), 0)
     assert not wanted.matches(batch("a/b", None, 99), 0)
+
+
+def test_a_key_and_times_are_conditions_too() -> None:
+    wanted = MessageFilter(key="k", received_from_ms=10, received_before_ms=20)
+    keyed = Headers(partition_key="k")
+    assert wanted.matches(batch("t", keyed, 10), 0)
+    assert not wanted.matches(batch("t", keyed, 9), 0)
+    assert not wanted.matches(batch("t", keyed, 20), 0)
+    assert not wanted.matches(batch("t", Headers(partition_key="other"), 10), 0)
+    assert not wanted.matches(batch("t", None, 10), 0)

@@ -3,6 +3,7 @@
 import pytest
 
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.topics.syntax import Destination
 from sluicegate.protocols.amqp.codec.addresses import (
     JMS_REPLY_TO,
     QUEUE,
@@ -83,11 +84,31 @@ def test_an_address_that_means_nothing_is_refused(address: str, capabilities: li
 @pytest.mark.parametrize("to", ["topic://" + "+" * 100_000, "/exchanges/" + "x" * 100_000])
 def test_a_refusal_of_a_long_address_fits_into_any_frame(to: str) -> None:
     """2.7.1: the smallest that a peer may take has 512 bytes; the reason is still there."""
-    refusal = destination_of_message(to)
+    refusal = destination_of_message(to, None)
     assert isinstance(refusal, DeliveryState)
     assert refusal.error is not None
     assert len(refusal.encode()) < MIN_MAX_FRAME_SIZE - 50
     assert refusal.error.description.endswith(("allowed: at most 65535 bytes of UTF-8", "no exchanges but amq.topic"))
+
+
+@pytest.mark.parametrize(
+    ("to", "kind", "topic"),
+    [
+        ("orders", None, "$queue/orders"),
+        ("orders", 0, "$queue/orders"),
+        ("orders/eu", 1, "orders/eu"),
+        ("#P2P/QTMP/1", 2, "$queue/#P2P/QTMP/1"),
+        ("answers", 3, "answers"),
+        ("orders", 9, "$queue/orders"),  # no kind has that number
+        ("queue://orders", 1, "$queue/orders"),  # passed on, with the annotation of where it came from
+        ("topic://orders/eu", 0, "orders/eu"),
+    ],
+)
+def test_a_message_of_jms_says_what_kind_its_destination_is(to: str, kind: int | None, topic: str) -> None:
+    """AMQP JMS mapping, x-opt-jms-dest: JMS sends over a link without an address whatever has no fixed destination."""
+    found = destination_of_message(to, None if kind is None else Scalar(BYTE, kind))
+    assert isinstance(found, Destination)
+    assert (found.topic, found.is_queue) == (topic, topic.startswith("$queue/"))
 
 
 def message(reply_to: str, kind: int | None = None) -> bytes:

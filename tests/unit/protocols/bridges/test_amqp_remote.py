@@ -15,8 +15,8 @@ from proton.reactor import ApplicationEvent, Container, EventInjector
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RELEASED
 from sluicegate.protocols.bridges.remote import Arrival, Ended, Line, News, Outgoing, RemoteFailed, Settlement
 from sluicegate.protocols.bridges.remotes.amqp import LINKS_MAX, AmqpRemote
+from sluicegate.testing.ports import free_port
 from support.bridges.settings import settings
-from support.processes.gateway import free_port
 
 ANSWER_S = 20
 

@@ -31,8 +31,12 @@ class Story:
         """A new connection: the client learns how far it is answered for, and sends the rest again."""
         self.named.begin_again(10)
         assert self.named.highest() >= max(self.stored, default=0), "who has lost count finds a sequence that is new"
-        key, value = self.named.epoch_row()
-        self.rows[key] = value
+        for key, value in self.named.opened_rows():
+            if value is None:
+                del self.rows[key]
+            else:
+                self.rows[key] = value
+        self.named.is_copy = False
         self.line: list[tuple[int, int, bool]] = []  # first, last, refused: answered at the gateway, not sent
         self.gateway_through = self.named.floor
         self.received_through = self.named.floor

@@ -20,6 +20,7 @@ def test_a_plain_connect_is_read_with_the_defaults_of_its_version(level: int) ->
     assert (event.user_name, event.password, event.will) == (None, None, None)
     assert (event.session_expiry_s, event.receive_maximum, event.maximum_packet_size) == (0, 65535, 0)
     assert (event.topic_alias_maximum, event.request_problem_information) == (0, True)
+    assert not event.request_response_information
     assert event.authentication_method is None
 
 
@@ -41,6 +42,7 @@ def test_all_properties_of_connect_are_read() -> None:
 
     assert (event.session_expiry_s, event.receive_maximum, event.maximum_packet_size) == (60, 7, 500)
     assert (event.topic_alias_maximum, event.request_problem_information) == (3, False)
+    assert event.request_response_information
     assert (event.authentication_method, event.authentication_data) == ("M", b"\0d")
     assert event.user_properties == [("k", "1"), ("k", "2")]
 

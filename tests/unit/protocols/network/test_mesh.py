@@ -1,7 +1,7 @@
 """What neighbors say of their neighbors shows which links are missing in the network."""
 
 from sluicegate.protocols.network.exchange.mesh import MISSING_AFTER_MS, VpnMesh
-from support.broker.running_broker import MovableClock
+from sluicegate.testing.running.movable_time import MovableClock
 
 
 class Meshed:

@@ -1,7 +1,9 @@
 """What the answer to a wrong password costs: the same work and the same waits, whatever the name is of."""
 
 import asyncio
+from base64 import b64encode
 from collections import Counter
+from hashlib import pbkdf2_hmac, sha256
 from random import Random
 from typing import Final
 
@@ -12,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis.strategies import dictionaries, sampled_from, text
 
 from sluicegate.actors.runtime.clock import Clock
+from sluicegate.protocols.security import authentication
 from sluicegate.protocols.security.account_secrets import (
     ARGON2_PREFIX,
     PLAIN,
-    SCRAM_PREFIX,
     AccountSecrets,
     decoy_of,
     kind_of,
@@ -24,17 +26,27 @@ from sluicegate.protocols.security.account_secrets import (
 from sluicegate.protocols.security.authentication import AuthenticationFailed, Authenticator, Credentials, Principal
 from sluicegate.protocols.security.login_attempts import DELAY_MS, FREE_OF_HOST, FREE_OF_USER, LoginAttempts
 from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.security.password_hashes import RABBITMQ_SHA_256, foreign_hash_matches
 from sluicegate.protocols.security.scram import password_matches
 
 HOST: Final = "192.0.2.1"
 RIGHT: Final = "engine"
+
+
+def b64(raw: bytes) -> str:
+    return b64encode(raw).decode()
+
+
 QUICK: Final = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 OTHER: Final = PasswordHasher(time_cost=2, memory_cost=16, parallelism=2)
 SECRETS: Final = {
     "plain": RIGHT,
     "hashed": QUICK.hash(RIGHT),
     "hashed otherwise": OTHER.hash(RIGHT),
-    "scram": f"{SCRAM_PREFIX}4096:{'AAAA' * 4}${'A' * 43}=:{'A' * 43}=",
+    "of mosquitto": f"$7$1${b64(b'salt')}${b64(pbkdf2_hmac('sha512', RIGHT.encode(), b'salt', 1))}",
+    "of RabbitMQ": f"{RABBITMQ_SHA_256}${b64(b'salt' + sha256(b'salt' + RIGHT.encode()).digest())}",
+    "scram": f"SCRAM-SHA-256$4096:{'AAAA' * 4}${'A' * 43}=:{'A' * 43}=",
+    "scram with SHA-512": f"SCRAM-SHA-512$4096:{'AAAA' * 4}${'A' * 86}==:{'A' * 86}==",
 }
 verify: Final = PasswordHasher.verify
 NOBODY: Final = "nobody"
@@ -79,6 +91,7 @@ class Door:
         )
         if monkeypatch is not None:  # the class: each authenticator has a hasher of its own
             monkeypatch.setattr(PasswordHasher, "verify", self._verify)
+            monkeypatch.setattr(authentication, "foreign_hash_matches", self._foreign_matches)
 
     def cost_of(self, name: str, password: str, host: str = HOST) -> tuple[Counter[str], int]:
         """Return which kinds of hashes a wrong password is held against, and how long it waits."""
@@ -96,6 +109,10 @@ class Door:
     def _scram_matches(self, secret: str, password: bytes) -> bool:
         self.checked[kind_of(secret)] += 1
         return password_matches(secret, password)
+
+    def _foreign_matches(self, secret: str, password: bytes) -> bool:
+        self.checked[kind_of(secret)] += 1
+        return foreign_hash_matches(secret, password)
 
     def _token(self, token: bytes) -> Principal:
         self.tokens_seen_count += 1
@@ -151,7 +168,7 @@ def test_an_account_that_changes_while_its_password_is_checked_costs_the_same(
     assert door.checked == expected
 
 
-@pytest.mark.parametrize("name", ["plain", "hashed", "hashed otherwise"])
+@pytest.mark.parametrize("name", ["plain", "hashed", "hashed otherwise", "of mosquitto", "of RabbitMQ"])
 def test_a_right_password_costs_a_check_once_at_most(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has one finds out soon: that tells nothing to others. A plain one is seen to be right without."""
     door = Door(set(SECRETS), monkeypatch)
@@ -201,7 +218,9 @@ def test_a_valid_token_is_checked_at_once_and_a_wrong_one_waits() -> None:
     assert door.clock.at_ms == DELAY_MS
 
 
-@pytest.mark.parametrize("kind", [standard_kind(), kind_of(OTHER.hash("x")), "SCRAM-SHA-256$15000"])
+@pytest.mark.parametrize(
+    "kind", [standard_kind(), kind_of(OTHER.hash("x")), "SCRAM-SHA-256$15000", "SCRAM-SHA-512$15000"]
+)
 def test_a_decoy_is_checked_like_its_kind_and_matches_nothing(kind: str) -> None:
     decoy = decoy_of(kind)
     assert kind_of(decoy) == kind

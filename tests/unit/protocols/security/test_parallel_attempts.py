@@ -54,6 +54,7 @@ class Claim:
     """A mechanism of two steps: what comes second proves nothing, but that it is believed."""
 
     needs_encryption = False
+    is_sasl = True
     can_succeed = True
 
     def __init__(self) -> None:

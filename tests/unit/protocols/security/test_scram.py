@@ -1,6 +1,7 @@
-"""SCRAM-SHA-256 by itself: stored forms of passwords, and accounts that change. Whole exchanges: tests/broker."""
+"""SCRAM by itself: stored forms of passwords, and accounts that change. Whole exchanges: tests/broker."""
 
 import hashlib
+from base64 import b64decode
 from random import Random
 
 import pytest
@@ -9,13 +10,14 @@ from hypothesis.strategies import characters, text
 from scramp import ScramClient
 
 from sluicegate.protocols.flow.client.session import authentication as scram_of_the_flow_client
-from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge, Principal
 from sluicegate.protocols.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     NAME,
+    NAME_512,
+    Scram,
     ScramExchange,
-    ScramSha256,
     iterations_of,
     password_matches,
     stored_secret,
@@ -26,9 +28,9 @@ RANDOM_BYTES = Random(1).randbytes
 NOT_OF_ASCII = "gr\u00fcn"
 
 
-def first_step(mechanism: ScramSha256, password: str, user: str = "ada") -> tuple[ScramExchange, ScramClient]:
+def first_step(mechanism: Scram, password: str, user: str = "ada") -> tuple[ScramExchange, ScramClient]:
     """Return both sides of an exchange after the server's challenge."""
-    exchange, client = mechanism.begin(), ScramClient([NAME], user, password)
+    exchange, client = mechanism.begin(), ScramClient([mechanism.name], user, password)
     challenge = exchange.step(client.get_client_first().encode())
     assert isinstance(challenge, Challenge)
     client.set_server_first(challenge.data.decode())
@@ -53,6 +55,45 @@ def test_the_stored_form_of_a_password_proves_it_and_does_not_tell_it(password: 
     assert stored_secret(kept, ITERATIONS_MAX, RANDOM_BYTES)[3] == iterations_of(kept) == ITERATIONS_MIN
 
 
+def test_the_example_of_rfc_7677_is_answered_as_there() -> None:
+    """RFC 7677, section 3."""
+    kept = stored_text("pencil", 4096, lambda _: b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
+    exchange = ScramExchange(Scram({"user": kept}, ITERATIONS_MIN, RANDOM_BYTES), "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    challenge = exchange.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    nonce = b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    assert challenge == Challenge(nonce + b",s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096")
+    outcome = exchange.step(b"c=biws," + nonce + b",p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    assert outcome == Authenticated(Principal("user"), b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+
+
+@given(text(characters(min_codepoint=0x20, max_codepoint=0x7E), min_size=1, max_size=40))
+def test_each_mechanism_has_a_stored_form_of_its_own(password: str) -> None:
+    """That of the other one proves nothing, and a plain password is for SHA-256 alone."""
+    forms = {name: stored_text(password, ITERATIONS_MIN, RANDOM_BYTES, name) for name in (NAME, NAME_512)}
+    for name, kept in forms.items():
+        assert kept.startswith(f"{name}$")
+        assert password_matches(kept, password.encode())
+        assert not password_matches(kept, password.encode() + b"x")
+        assert iterations_of(kept) == ITERATIONS_MIN
+        assert Scram({"ada": kept}, ITERATIONS_MIN, RANDOM_BYTES, name).can_succeed
+    assert not Scram({"ada": forms[NAME_512]}, ITERATIONS_MIN, RANDOM_BYTES).can_succeed
+    others = {"ada": forms[NAME], "bob": "builder", "eve": "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA"}
+    assert not Scram(others, ITERATIONS_MIN, RANDOM_BYTES, NAME_512).can_succeed
+
+
+def test_a_client_proves_a_password_with_sha_512() -> None:
+    kept = stored_text("engine", ITERATIONS_MIN, RANDOM_BYTES, NAME_512)
+    mechanism = Scram({"ada": kept}, ITERATIONS_MIN, RANDOM_BYTES, NAME_512)
+    assert last_step(*first_step(mechanism, "engine")) == "ada"
+    for user, password in (("ada", "wrong"), ("nobody", "engine")):
+        exchange, client = first_step(mechanism, password, user)
+        with pytest.raises(AuthenticationFailed, match=f"SCRAM-SHA-512 of user '{user}'"):
+            exchange.step(client.get_client_final().encode())
+    salt, stored_key, server_key, iterations = mechanism.stored("nobody")
+    assert [len(each) for each in (salt, stored_key, server_key)] == [len(each) for each in mechanism.stored("ada")[:3]]
+    assert iterations == ITERATIONS_MIN
+
+
 @pytest.mark.parametrize("password", ["gru\u0308n", "a\u00a0b", "\u2168", "so\u00adft"])
 def test_a_password_that_is_sent_matches_in_the_form_in_which_it_was_kept(password: str) -> None:
     """RFC 4013, as RFC 5802 and RFC 4616 ask for it: keyboards differ in how they write an umlaut."""
@@ -67,7 +108,7 @@ def test_a_password_that_has_no_such_form_matches_nothing() -> None:
 
 @pytest.mark.parametrize("password", ["engine", "a b", NOT_OF_ASCII, "$argon2 like", "SCRAM-SHA-256$ like", "x" * 1024])
 def test_a_client_proves_a_password_against_its_stored_form(password: str) -> None:
-    mechanism = ScramSha256({"ada": stored_text(password, ITERATIONS_MIN, RANDOM_BYTES)}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": stored_text(password, ITERATIONS_MIN, RANDOM_BYTES)}, ITERATIONS_MIN, RANDOM_BYTES)
     assert last_step(*first_step(mechanism, password)) == "ada"
     exchange, client = first_step(mechanism, password + "x")
     with pytest.raises(AuthenticationFailed):
@@ -83,7 +124,7 @@ def test_texts_that_rfc_4013_prohibits_are_no_passwords(password: str) -> None:
 @pytest.mark.parametrize("secrets", [{}, {"ada": "other"}, {"ada": "$argon2id$v=19$m=8,t=1,p=1$c2FsdA$aGFzaA"}])
 def test_an_exchange_does_not_end_with_an_account_that_has_changed(secrets: dict[str, str]) -> None:
     """Decision 0039: deleted, of another password, or one that SCRAM cannot use any more."""
-    mechanism = ScramSha256({"ada": "engine"}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": "engine"}, ITERATIONS_MIN, RANDOM_BYTES)
     exchange, client = first_step(mechanism, "engine")
     mechanism.configure(secrets, ITERATIONS_MIN)
     with pytest.raises(AuthenticationFailed, match="changed meanwhile"):
@@ -92,7 +133,7 @@ def test_an_exchange_does_not_end_with_an_account_that_has_changed(secrets: dict
 
 def test_a_change_of_others_does_not_disturb_an_exchange() -> None:
     """What was derived of a plain password stays, with its salt: clients may keep what they derived of it."""
-    mechanism = ScramSha256({"ada": "engine", "bob": "builder"}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": "engine", "bob": "builder"}, ITERATIONS_MIN, RANDOM_BYTES)
     exchange, client = first_step(mechanism, "engine")
     derived = mechanism.stored("ada")
     mechanism.configure({"ada": "engine", "eve": "apple"}, ITERATIONS_MIN)
@@ -102,7 +143,7 @@ def test_a_change_of_others_does_not_disturb_an_exchange() -> None:
 
 def test_names_that_do_not_exist_look_like_others_before_and_after_a_change() -> None:
     """RFC 5802, section 5.1 (unknown-user): always the same salt for a name, or its absence shows."""
-    mechanism = ScramSha256({"ada": "engine"}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": "engine"}, ITERATIONS_MIN, RANDOM_BYTES)
     salt = mechanism.stored("nobody")[0]
     mechanism.configure({"bob": "builder"}, ITERATIONS_MIN)
     assert mechanism.stored("nobody")[0] == salt
@@ -114,7 +155,7 @@ def test_iterations_are_what_is_asked_for_and_clients_do_as_many() -> None:
     assert ITERATIONS_MIN == 15_000
     assert ITERATIONS_MAX == scram_of_the_flow_client.ITERATIONS_MAX
     for secret in ("engine", stored_text("engine", 20_000, RANDOM_BYTES)):
-        mechanism = ScramSha256({"ada": secret}, 20_000, RANDOM_BYTES)
+        mechanism = Scram({"ada": secret}, 20_000, RANDOM_BYTES)
         assert mechanism.stored("ada")[3] == 20_000
         assert last_step(*first_step(mechanism, "engine")) == "ada"
 
@@ -122,7 +163,7 @@ def test_iterations_are_what_is_asked_for_and_clients_do_as_many() -> None:
 def test_a_key_of_fewer_iterations_is_still_proven_and_a_plain_password_has_another_key_at_once() -> None:
     """Those of earlier releases have 4096."""
     kept = {"ada": stored_text("engine", 4096, RANDOM_BYTES), "bob": "builder"}
-    mechanism = ScramSha256(kept, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram(kept, ITERATIONS_MIN, RANDOM_BYTES)
     assert mechanism.stored("ada")[3] == 4096
     assert last_step(*first_step(mechanism, "engine")) == "ada"
     assert mechanism.stored("bob")[3] == ITERATIONS_MIN
@@ -135,7 +176,7 @@ def test_the_iterations_of_names_that_do_not_exist_are_those_of_accounts() -> No
     """RFC 5802, section 5.1: else old accounts would show by having fewer than a name that nobody has."""
     old, new = stored_text("engine", 4096, RANDOM_BYTES), stored_text("engine", ITERATIONS_MIN, RANDOM_BYTES)
     nobody = [f"nobody-{number}" for number in range(400)]
-    mechanism = ScramSha256({"ada": old}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": old}, ITERATIONS_MIN, RANDOM_BYTES)
 
     def counts() -> list[int]:
         return [mechanism.stored(name)[3] for name in nobody]
@@ -168,7 +209,7 @@ def test_the_first_exchange_of_a_plain_password_costs_the_same_for_an_unknown_us
         derived_count += 1
         return pbkdf2(name, password, salt, iterations)
 
-    mechanism = ScramSha256({"ada": "engine", "bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"ada": "engine", "bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
     mechanism.configure({"ada": "engine", "eve": "apple", "bob": "a\x00b"}, ITERATIONS_MIN)
     monkeypatch.setattr("sluicegate.protocols.security.scram.hashlib.pbkdf2_hmac", counted)
     for name in ("ada", "eve", "bob", "nobody"):
@@ -178,7 +219,7 @@ def test_the_first_exchange_of_a_plain_password_costs_the_same_for_an_unknown_us
 
 
 def test_a_plain_password_that_rfc_4013_prohibits_is_refused() -> None:
-    mechanism = ScramSha256({"bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
+    mechanism = Scram({"bob": "a\x00b"}, ITERATIONS_MIN, RANDOM_BYTES)
     assert not mechanism.can_succeed
     exchange, client = first_step(mechanism, "engine", "bob")
     with pytest.raises(AuthenticationFailed):

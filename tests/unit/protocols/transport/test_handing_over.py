@@ -201,6 +201,7 @@ def test_a_stream_that_is_closing_is_not_detached(run: RunOnLoop) -> None:
 def test_an_adopted_socket_gets_its_first_bytes_before_what_it_sends(run: RunOnLoop) -> None:
     async def scenario() -> None:
         ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
         ours.sendall(b" behind it")
         connection = RecordedConnection()
         adopt(theirs.detach(), PeerRecord("elsewhere", "192.0.2.1", 4711), lambda: connection, b"read before", UNLISTED)
@@ -220,6 +221,7 @@ def test_an_adopted_socket_gets_its_first_bytes_before_what_it_sends(run: RunOnL
 def test_an_adopted_peer_is_who_the_other_process_says(run: RunOnLoop) -> None:
     async def scenario() -> None:
         ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
         connection = RecordedConnection()
         peer = PeerRecord("tls", "::1", 1, is_encrypted=True, alpn="mqtt", certificate_name="a", subprotocol="mqtt")
         adopt(theirs.detach(), peer, lambda: connection, b"", UNLISTED)
@@ -238,6 +240,7 @@ def test_a_listener_counts_adopted_streams_and_refuses_those_beyond_its_limit(ru
         connection = RecordedConnection()
         pairs = [socket.socketpair() for _ in range(2)]
         for _, theirs in pairs:
+            theirs.setblocking(False)
             listener.adopt(theirs.detach(), PeerRecord("test", "192.0.2.1", 4711), lambda: connection, b"x")
         assert (listener.connection_count, listener.refused_count) == (1, 1)
         assert pairs[1][0].recv(1) == b""
@@ -256,6 +259,7 @@ def test_an_adopted_stream_whose_file_has_too_high_a_number_is_closed(run: RunOn
     async def scenario() -> None:
         listener = listens(Recorder(), files_max=3)
         ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
         listener.adopt(theirs.detach(), PeerRecord("test", "192.0.2.1", 4711), RecordedConnection, b"x")
         assert ours.recv(1) == b""
         assert (listener.beyond_files_count, listener.connection_count) == (1, 0)
@@ -288,6 +292,7 @@ def test_a_failure_of_an_adopted_connection_costs_only_its_stream(where: str) ->
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
         ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
         peer = PeerRecord("test", "192.0.2.1", 4711)
         adopt(theirs.detach(), peer, Failing, b"x", Origin("test", lambda: closed.append("closed")))
         assert await asyncio.to_thread(ours.recv, 1) == b""

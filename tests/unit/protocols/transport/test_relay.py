@@ -44,6 +44,7 @@ def relayed(connection: RecordedConnection, ended: list[Relay]) -> tuple[Relay, 
     """Relay the stream of a connection; return what the other process would have of it."""
     here, there = socket.socketpair()
     here.setblocking(False)
+    there.setblocking(False)
     relay = Relay(connection.transport, TcpStream(running_sockets(), here.detach()), ended.append)
     served = CountedConnection()
     adopt(there.detach(), PeerRecord("test", "192.0.2.1", 1), lambda: served, b"", Origin("test", lambda: None))

@@ -430,6 +430,39 @@ def test_asyncios_own_readers_work_beside_streams(run: RunOnLoop) -> None:
     run(scenario())
 
 
+def test_a_guarded_loop_serves_what_asyncio_watches_and_no_stream_until_it_may(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        may_serve = True
+        asked: list[bool] = []
+
+        def ask() -> bool:
+            asked.append(may_serve)
+            return may_serve
+
+        port = Port()
+        client, server = await port.meet()
+        running_sockets().guard(ask)
+        may_serve = False
+        client.sendall(b"for the owner")
+        other, its_end = socket.socketpair()
+        other.setblocking(False)
+        its_end.sendall(b"for asyncio")
+        assert await asyncio.get_running_loop().sock_recv(other, 100) == b"for asyncio"
+        await looks(3)
+        assert server.data == b""
+        may_serve = True
+        await until(lambda: bool(server.data))
+        assert server.data == b"for the owner"
+        assert False in asked
+        for end in (client, other, its_end):
+            end.close()
+        server.stream.close()
+        await server.gone
+        port.accepting.close()
+
+    run(scenario())
+
+
 def test_a_port_on_another_loop_is_refused_in_words() -> None:
     async def scenario() -> None:
         with pytest.raises(TypeError, match="SocketLoop"):

@@ -2,7 +2,14 @@
 
 import pytest
 
-from sluicegate.storage.replication.ownership.keys import Holder, Key, UnreadableKey, decode_holder, encode_holder
+from sluicegate.storage.replication.ownership.keys import (
+    ANY,
+    Holder,
+    Key,
+    UnreadableKey,
+    decode_holder,
+    encode_holder,
+)
 from sluicegate.storage.replication.ownership.lease import (
     Lease,
     Purpose,
@@ -15,7 +22,7 @@ from sluicegate.storage.replication.ownership.lease import (
     times_of,
 )
 
-A, B = Holder("a", "1"), Holder("b", "1")
+A, B = Holder("a", "1", lease_s=3.0), Holder("b", "1", lease_s=3.0)
 
 
 class Replica:
@@ -56,6 +63,15 @@ def test_a_standby_takes_a_key_that_nobody_renewed_for_the_lease_and_its_turn() 
     assert standby.now_s == 100.0 + 3.0 + 1.0
     assert standby.lease.stored(8, standby.now_s) == Taken(8)
     assert standby.lease.serves(standby.now_s)
+
+
+def test_of_two_leases_that_differ_the_longer_one_counts() -> None:
+    standby = Replica("a")
+    assert standby.watches(Key(7, B._replace(lease_s=10.0)), 1000.0) == Put(Purpose.TAKE, 7, A)
+    assert standby.now_s == 100.0 + 10.0
+    standby = Replica("a")
+    assert standby.watches(Key(7, B._replace(lease_s=2.0)), 1000.0) == Put(Purpose.TAKE, 7, A)
+    assert standby.now_s == 100.0 + 3.0
 
 
 def test_a_renewal_that_is_read_begins_the_silence_anew() -> None:
@@ -258,7 +274,7 @@ def test_a_named_standby_takes_a_key_that_is_handed_over_at_once() -> None:
     assert owner.lease.stored(9, owner.now_s) is None
     assert isinstance(owner.reads(Key(9, handed)), Wait)
     assert isinstance(other.reads(Key(9, handed)), Wait)
-    assert standby.reads(Key(9, handed)) == Put(Purpose.TAKE, 9, Holder("c", "1"))
+    assert standby.reads(Key(9, handed)) == Put(Purpose.TAKE, 9, Holder("c", "1", lease_s=3.0))
 
 
 def test_a_handover_that_is_not_confirmed_is_read_and_repeated() -> None:
@@ -277,6 +293,28 @@ def test_a_handover_that_is_not_confirmed_is_read_and_repeated() -> None:
 
 def test_a_handover_that_the_named_standby_does_not_take_ends_with_another() -> None:
     assert isinstance(Replica("a").watches(Key(9, A._replace(successor="c")), 1000.0), Put)
+
+
+def test_a_key_that_was_released_is_taken_by_turns_and_not_by_the_process_that_left_it() -> None:
+    owner, first, second = Replica("a"), Replica("a"), Replica("b")
+    owner.takes()
+    assert owner.lease.release(owner.now_s) == Stopped("released its key")
+    assert not owner.lease.serves(owner.now_s)
+    released = A._replace(successor=ANY)
+    assert owner.next() == Put(Purpose.HAND_OVER, 8, released)
+    assert owner.lease.stored(9, owner.now_s) is None
+    assert isinstance(owner.reads(Key(9, released)), Wait)
+
+    first.lease = Lease("a", "2", ["a", "b", "c"])  # it was started again
+    assert first.reads(Key(9, released)) == Put(Purpose.TAKE, 9, A._replace(instance="2"))
+    assert isinstance(second.watches(Key(9, released), 1000.0), Put)
+    assert 1.0 <= second.now_s - 100.0 < 2.0  # its turn, without the lease
+
+
+def test_the_only_replica_of_a_broker_releases_its_key() -> None:
+    alone = Lease("a", "1", ["a"])
+    with pytest.raises(ValueError, match="replica 'a' is not the owner"):
+        alone.release(100.0)
 
 
 @pytest.mark.parametrize("successor", ["a", "z"])
@@ -299,6 +337,22 @@ def test_a_replica_is_in_the_order_of_all_once(order: list[str]) -> None:
         Lease("a", "1", order)
 
 
+def test_a_replica_that_is_moved_to_the_front_waits_for_the_lease_only() -> None:
+    standby = Replica("b")
+    standby.lease.reorder(["b", "a", "c"])
+    assert standby.watches(Key(7, A), 1000.0) == Put(Purpose.TAKE, 7, B)
+    assert standby.now_s == 100.0 + 3.0
+
+
+def test_a_replica_that_is_taken_out_takes_no_key_but_an_owner_keeps_its_own() -> None:
+    standby, owner = Replica("b"), Replica("a")
+    owner.takes()
+    for each in (standby, owner):
+        each.lease.reorder(["c"])
+    assert isinstance(standby.watches(Key(7, A), 1000.0), Wait)
+    assert owner.lease.serves(owner.now_s)
+
+
 @pytest.mark.parametrize("lease_s", [2.0, 3.0, 10.0, 60.0])
 def test_an_answer_may_be_lost_in_each_lease(lease_s: float) -> None:
     times = times_of(lease_s)
@@ -314,12 +368,23 @@ def test_a_lease_of_less_than_two_seconds_is_refused() -> None:
 
 
 def test_a_key_says_who_has_it_and_fields_of_later_releases_are_passed_over() -> None:
-    handed = Holder("a", "1", "b")
+    handed = Holder("a", "1", "b", 4.5)
     assert decode_holder(encode_holder(handed), "key k") == handed
-    assert decode_holder(b'{"name":"a","instance":"1","successor":"b","more":1}', "key k") == handed
+    earlier = decode_holder(b'{"name":"a","instance":"1","successor":"b","more":1}', "key k")
+    assert earlier == handed._replace(lease_s=0.0)
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b'"a"', b'{"name":"a"}', b'{"name":1,"instance":"1","successor":""}'])
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"[]",
+        b'"a"',
+        b'{"name":"a"}',
+        b'{"name":1,"instance":"1","successor":""}',
+        b'{"name":"a","instance":"1","successor":"","lease_s":"x"}',
+    ],
+)
 def test_a_key_that_says_something_else_is_refused(value: bytes) -> None:
     with pytest.raises(UnreadableKey, match="key k does not say who owns the broker"):
         decode_holder(value, "key k")

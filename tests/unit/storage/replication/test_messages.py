@@ -4,29 +4,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.errors import DamagedRecord
+from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.replication.levels import LEVEL, LevelTooHigh
 from sluicegate.storage.replication.messages import (
     FIRST_PLACE,
     Begin,
     Epoch,
+    Handed,
     Kind,
     Message,
     Place,
     decode_begin,
+    decode_clean,
     decode_epoch,
+    decode_handed,
     decode_message,
     encode_begin,
+    encode_clean,
     encode_epoch,
+    encode_handed,
     encode_message,
     place_after,
 )
 
+CURSOR = CursorRecord(7, 1000, [(1002, 1005)], 9000, [(1000, 1002, 3)], ((1000, 1_700_000_000_000, -2),))
 NUMBERS = st.integers(0, 2**63)
 
-# head: version, kind, chain; then epoch, position, time of the log; then the content
+# head: level, kind, chain; then epoch, position, time of the log; then the content
 BEGIN = "01 00 0000000000000000 00 00 e807 0807060504030201 0465646765"
 EPOCH = "01 01 9cf6d1f26474522f 02 00 e907 0161 05302e312e30"
 RECORD = "01 03 4efa4ae733b8b7a9 02 01 ea07 646f6e65"
+CANCEL = "01 04 f4c2b2a4d55b7c24 02 02 eb07"
+RAISED = "02 07 0700000000000000 02 04 ed07"
+CLEAN = (
+    "01 05 3dc0582a1829aecd 02 03 ec07 01 25 534743 02 15000000 f3794acbab0f8391"  # one cursor, sealed
+    "07 e807 a846 01 02 03 01 00 02 03 01 00 80d095ffbc31 00"
+)
+HANDED = "01 06 11000000000000 00 02 03 ec07 066c6f6e646f6e 05"
+EPOCH_OF_SITE = "0161 05302e312e30 057061726973 05"
 
 
 def test_golden_bytes() -> None:
@@ -34,7 +50,28 @@ def test_golden_bytes() -> None:
     place = chained(begin, FIRST_PLACE)
     epoch = encode_message(Kind.EPOCH, place._replace(epoch=2, position=0), 1001, encode_epoch(Epoch("a", "0.1.0")))
     record = encode_message(Kind.RECORD, chained(epoch, place), 1002, b"done")
-    assert [each.hex() for each in (begin, epoch, record)] == [each.replace(" ", "") for each in (BEGIN, EPOCH, RECORD)]
+    cancel = encode_message(Kind.CANCEL, chained(record, chained(epoch, place)), 1003, b"")
+    behind = chained(cancel, chained(record, chained(epoch, place)))
+    clean = encode_message(Kind.CLEAN, behind, 1004, encode_clean([CURSOR]))
+    level = encode_message(Kind.LEVEL, Place(2, 4, 7), 1005, b"", level=2)
+    messages = (begin, epoch, record, cancel, clean, level)
+    golden = (BEGIN, EPOCH, RECORD, CANCEL, CLEAN, RAISED)
+    assert [each.hex() for each in messages] == [each.replace(" ", "") for each in golden]
+
+
+def test_golden_bytes_of_two_sites() -> None:
+    handed = encode_message(Kind.HANDED, Place(2, 3, 17), 1004, encode_handed(Handed("london", 5)))
+    assert handed.hex() == HANDED.replace(" ", "")
+    epoch = encode_epoch(Epoch("a", "0.1.0", "paris", 5))
+    assert epoch.hex() == EPOCH_OF_SITE.replace(" ", "")
+    assert decode_epoch(epoch, "it") == Epoch("a", "0.1.0", "paris", 5)
+    assert decode_epoch(encode_epoch(Epoch("a", "0.1.0")), "it") == Epoch("a", "0.1.0")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x06lon"])
+def test_a_handover_that_is_cut_short_is_damage(content: bytes) -> None:
+    with pytest.raises(DamagedRecord, match="cannot be read"):
+        decode_handed(content, "it")
 
 
 def chained(data: bytes, place: Place) -> Place:
@@ -72,12 +109,16 @@ def test_bytes_of_others_are_void(data: bytes) -> None:
     assert decode_message(data, Place(5, 5, 0xFEED_FACE_FEED_FACE), "it") is None
 
 
-def test_a_later_format_is_told_from_a_void_message() -> None:
+def test_a_message_of_a_higher_level_is_told_from_a_void_one() -> None:
     place = Place(1, 1, 99)
-    data = bytes([2]) + encode_message(Kind.RECORD, place, 0, b"")[1:]
-    with pytest.raises(UnsupportedFormat, match="message 7 has format 2; this release reads format 1"):
+    data = encode_message(Kind.RECORD, place, 0, b"", level=LEVEL + 1)
+    with pytest.raises(
+        LevelTooHigh, match=f"level {LEVEL + 1} from message 7 on, and this release reads level {LEVEL}"
+    ):
         decode_message(data, place, "message 7")
     assert decode_message(data, place._replace(chain=98), "message 7") is None
+    with pytest.raises(DamagedRecord, match="it is of level 0"):
+        decode_message(encode_message(Kind.RECORD, place, 0, b"", level=0), place, "message 7")
 
 
 def test_what_fits_and_cannot_be_read_is_damaged() -> None:
@@ -90,3 +131,8 @@ def test_what_fits_and_cannot_be_read_is_damaged() -> None:
         decode_begin(b"short", "it")
     with pytest.raises(DamagedRecord):
         decode_epoch(b"\x05ab", "it")
+    clean = encode_clean([CURSOR])
+    assert decode_clean(clean, "it") == {7: CURSOR}
+    for data in (clean[:-1], clean + b"x", clean[:-1] + b"x", b"\x02" + clean[1:]):
+        with pytest.raises(DamagedRecord):
+            decode_clean(data, "it")

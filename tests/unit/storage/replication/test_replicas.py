@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 
 from sluicegate.storage.replication.messages import Epoch, Kind, Message, decode_message, place_of
-from sluicegate.storage.replication.replica import Append, Replica, Role
-from support.cores.replicated_log import Cluster, run
+from sluicegate.storage.replication.replica import Append, Record, Replica, Role
+from support.cores.replicated_log import LEVELS, Cluster, run
 
 SEEDS: Final = range(150)
 STEPS: Final = 300
@@ -21,6 +21,8 @@ def test_what_was_confirmed_is_in_the_log_once_for_every_replica(checks: bool) -
     """Even if the servers let everybody write, for the readers have the last word."""
     told = 0
     lost = 0
+    clean = 0
+    levels = set()
     owners = set()
 
     class Counting(Cluster):
@@ -35,9 +37,13 @@ def test_what_was_confirmed_is_in_the_log_once_for_every_replica(checks: bool) -
             cluster.step()
         cluster.judge()
         told += len(cluster.told)
+        clean += cluster.clean_count
+        levels.add(cluster.level)
         owners |= {replica.name for replica in cluster.replicas if replica.role is Role.OWNER}
     assert told > len(SEEDS)
     assert lost > 0
+    assert clean > 0
+    assert levels == {1, 2}
     assert owners == {"a", "b", "c"}
 
 
@@ -66,7 +72,18 @@ class ReadsEverything(Replica):
     def _decoded(self, data: bytes, where: str) -> Message | None:
         place = place_of(data, where)
         before = place._replace(epoch=place.epoch - 1)  # that of an epoch message
-        return decode_message(data, before if data[1] == Kind.EPOCH else place, where)
+        return decode_message(data, before if data[1] == Kind.EPOCH else place, where, LEVELS)
+
+
+class KeepsCleanOverOwners(Replica):
+    """Once an owner has stopped in order, all that follow begin as it did."""
+
+    def _take(self, message: Message, data: bytes, sequence: int, where: str) -> Record | None:
+        before = self._last_clean
+        record = super()._take(message, data, sequence, where)
+        if message.kind is Kind.EPOCH:
+            self._last_clean = before
+        return record
 
 
 class TakesRefusalForLoss(Cluster):
@@ -86,13 +103,14 @@ class TakesLossForSuccess(Cluster):
 
 
 def made(kind: type[Replica], *, checks: bool) -> Callable[[int], Cluster]:
-    return lambda seed: Cluster(seed, checks=checks, make=lambda name: kind(name, "0"))
+    return lambda seed: Cluster(seed, checks=checks, make=lambda name: kind(name, "0", reads=LEVELS))
 
 
 PLANTED: Final[dict[str, Callable[[int], Cluster]]] = {
     "any answer confirms": made(TakesAnyAnswer, checks=False),
     "the key is enough to serve": made(ServesWithTheKey, checks=False),
     "the chain is not checked": made(ReadsEverything, checks=False),
+    "a clean message counts for ever": made(KeepsCleanOverOwners, checks=True),
     "reading decides": TakesRefusalForLoss,
     "a refusal is a success": TakesLossForSuccess,
 }

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CommitJob, Reservation, Table, TableWrite
+from sluicegate.storage.log.record import LogRecord, RowWrite
 from sluicegate.storage.records.journal import JournalEntry, Match, Settlement, encode_journal_record
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import LogMissing, Role
+from sluicegate.storage.store.applier import Applier
 from sluicegate.storage.store.standby import OtherLog
 from support.cores.messages import batch_of
 from support.cores.replicated_log import ServedStream
@@ -160,9 +162,8 @@ def test_a_stream_with_another_record_in_place_of_the_last_one_is_refused(tmp_pa
         await before.read_all()
         before.store.close()
         standby = Following(tmp_path / "standby", streams[1], "standby")
-        await standby.standby.resume(streams[1])
         with pytest.raises(OtherLog, match=r"record 5 of this store is another one"):
-            await standby.read_all()
+            await standby.standby.resume(streams[1])
         standby.store.close()
 
     asyncio.run(run())
@@ -185,6 +186,76 @@ def test_a_stream_that_ends_before_the_last_record_is_refused(tmp_path: Path) ->
         standby.store.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("later", ["nothing", "an owner", "a record"])
+def test_a_stream_that_has_lost_the_end_of_the_last_record_is_refused(tmp_path: Path, later: str) -> None:
+    async def run() -> None:
+        stream = ServedStream()
+        owner = Owner(tmp_path / "owner", stream)
+        await owner.begin()
+        await rows_in(owner, 1, size=1 << 20)  # in three messages
+        before = Following(tmp_path / "standby", stream, "standby")
+        await before.read_all()
+        before.store.close()
+        del stream.model.messages[-1:]
+        if later != "nothing":
+            other = Following(tmp_path / "other", stream, "other")
+            await other.log.take_over(2)
+            if later == "a record":
+                await other.log.append(b"")
+            other.store.close()
+        standby = Following(tmp_path / "standby", stream, "standby")
+        with pytest.raises((LogMissing, OtherLog), match=r"lacks message 5, of record 3|no record 3"):
+            await standby.standby.resume(stream)
+        owner.store.close()
+        standby.store.close()
+
+    asyncio.run(run())
+
+
+def test_a_stream_that_has_an_owner_in_place_of_the_last_record_is_refused(tmp_path: Path) -> None:
+    async def run() -> None:
+        stream = ServedStream()
+        owner = Owner(tmp_path / "owner", stream)
+        await owner.begin()
+        await rows_in(owner, 1)
+        before = Following(tmp_path / "standby", stream, "standby")
+        await before.read_all()
+        before.store.close()
+        del stream.model.messages[-1:]
+        other = Following(tmp_path / "other", stream, "other")
+        await other.log.take_over(2)
+        standby = Following(tmp_path / "standby", stream, "standby")
+        with pytest.raises(OtherLog, match="no record 3"):
+            await standby.standby.resume(stream)
+        for each in (owner, other, standby):
+            each.store.close()
+
+    asyncio.run(run())
+
+
+def test_checkpoints_are_rarer_when_they_write_more_beside_their_content(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    applier = Applier(store.recover(), 1 << 40)
+    row = RowWrite(Table.RETAINED, b"key", bytes(64 << 10))
+
+    def records_until_due() -> int:
+        count = 0
+        while not applier.is_due():
+            count += 1
+            applier.taken(count, LogRecord(rows=[row]), 64 << 10)
+        return count
+
+    few = records_until_due()
+    applier.begin()
+    applier.end(4 << 20)
+    many = records_until_due()
+    assert many > few
+    applier.begin()
+    applier.end(None)
+    assert applier.is_due(), "what failed is due as before"
+    store.close()
 
 
 def test_a_copy_with_a_damaged_record_is_not_followed_on(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote
 from sluicegate.protocols.network.queues.questions import (
     ANSWER_MS_MAX,
     AT_ONCE_MAX,
+    SESSION,
     WAITING_MAX,
     Answerer,
     QuestionFailed,
@@ -33,7 +34,7 @@ class Asker:
         self._loop = loop
         self._socket = FrameSocket()
         cell = spawned(runtime, Idle)
-        answerer = Answerer()
+        answerer = self.answerer = Answerer()
         answerer.answers = self._looks
         answerer.actions = self._does
         self.begun: list[str] = []  # questions and actions of the neighbor
@@ -174,3 +175,20 @@ def test_questions_that_wait_when_a_link_is_lost_are_answered_on_no_other(asker:
     asker.is_asked(ASK, 1, "queue")
     asker.passes(0)
     assert asker.begun == ["queue"]
+
+
+def test_a_question_that_no_frame_takes_fails_at_once(asker: Asker) -> None:
+    """A client identifier may be long: it must not end the link."""
+    answer = asker.questions.ask(SESSION, ["c" * FRAME_BYTES_MAX, ""])
+    assert "more than the link takes" in str(answer.error())
+    assert asker.asked() == []
+
+
+def test_sessions_are_told_of_at_once_however_many_questions_are_being_answered(asker: Asker) -> None:
+    asker.answerer.sessions = lambda vpn, client_id, user: f"{vpn} {client_id} {user}"
+    for number in range(AT_ONCE_MAX):
+        asker.is_asked(ASK, number, "queue")
+    asker.questions.received(note_in(note_body(ASK, 900, SESSION, "mover", "ada")))
+    (note,) = asker.asked()
+    assert (note.kind, note.consumer, note.text(0), note.text(1)) == (ANSWER, 900, "default mover ada", "")
+    assert asker.questions.answering_count == AT_ONCE_MAX

@@ -1,0 +1,169 @@
+"""Traces: what a client and the broker say to each other, as operators follow it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import support.mqtt.packets as mqtt
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
+from sluicegate.gateway.operations.traces.traces import KEPT_MAX
+from sluicegate.gateway.views.clients.traces import TracedPacket
+from sluicegate.gateway.views.errors import ClientNotFound, Refused
+from support.amqp.client import AmqpClients
+from support.broker.inside_client import until
+from support.broker.running_broker import RunningBroker
+
+
+async def following(broker: RunningBroker, name: str, payload_bytes: int = 0) -> AsyncIterator[TracedPacket]:
+    """Return a trace that has begun: its first packet is the beginning of the connection."""
+    trace = await NodeOperations(broker.node).trace_client(name, payload_bytes)
+    first = await anext(trace)
+    assert (first.direction, first.kind) == ("connection", "begun")
+    return trace
+
+
+async def packets(trace: AsyncIterator[TracedPacket], count: int) -> list[TracedPacket]:
+    return [await anext(trace) for _ in range(count)]
+
+
+async def test_packets_of_both_directions_come_with_reason_codes_and_properties(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp", 5)
+    trace = await following(broker, "lamp")
+    await client.subscribe(("cmd/+", mqtt.options(1, no_local=True)), properties=mqtt.varint_property(11, 9))
+    await client.publish("$SYS/forged", b"secret payload", properties=mqtt.u32_property(2, 60))
+
+    subscribe, suback, publish, puback = await packets(trace, 4)
+
+    assert (subscribe.direction, subscribe.kind) == ("received", "SUBSCRIBE")
+    assert subscribe.fields == {"packet_id": 1, "filter_1": "cmd/+", "qos_1": 1, "options_1": "no local"}
+    assert subscribe.properties == (("Subscription Identifier", 9),)
+    assert (suback.direction, suback.kind, suback.fields["reason_codes"]) == ("sent", "SUBACK", "QoS 1")
+    assert (publish.kind, publish.fields["topic"], publish.fields["qos"]) == ("PUBLISH", "$SYS/forged", 1)
+    assert (publish.properties, publish.payload) == ((("Message Expiry Interval", 60),), None)
+    assert (puback.reason_code, puback.reason) == (0x87, "not authorized")
+    await trace.aclose()  # type: ignore[attr-defined]  # it is a generator
+
+
+async def test_payloads_are_cut_and_only_shown_where_asked_for(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp")
+    trace = await following(broker, "lamp", 4)
+    await client.publish("a", b"0123456789")
+    await client.publish("a", b"\xff\xfe\xfd")
+    first, _, second, _ = await packets(trace, 4)
+    assert (first.payload, first.payload_encoding) == ("0123", "text")
+    assert (second.payload, second.payload_encoding) == ("//79", "base64")
+
+
+async def test_a_large_packet_is_shown_with_its_size_and_arrives_whole(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp")
+    await client.subscribe("a")
+    trace = await following(broker, "lamp")
+    payload = bytes(1_000_000)
+    await client.publish("a", payload)
+    assert (await client.messages(1))[0].payload == payload
+    found = [(each.direction, each.kind, each.size_bytes) for each in await packets(trace, 3)]
+    assert ("received", "PUBLISH", 1_000_009) in found
+    assert ("sent", "PUBLISH", 1_000_007) in found
+
+
+async def test_a_trace_that_begins_within_a_packet_shows_the_next_one(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp")
+    whole = mqtt.publish("a", b"x" * 50, qos=1, packet_id=7)
+    connection = broker.node.mqtt.open_connections()[0]
+    client.send(whole[:10])
+    await until(connection.is_within_packet, "the beginning of a packet")
+    trace = await following(broker, "lamp")
+    client.send(whole[10:])
+    assert await client.answered(mqtt.PUBACK, 7) == 0
+    await client.publish("b")
+    assert [each.kind for each in await packets(trace, 3)] == ["PUBACK", "PUBLISH", "PUBACK"]
+
+
+async def test_a_client_that_connects_again_is_followed(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp")
+    trace = await following(broker, "lamp")
+    await client.vanish()
+    assert (await anext(trace)).kind == "ended"
+    again = await broker.connect("lamp")
+    assert (await anext(trace)).kind == "begun"
+    await again.publish("a")
+    assert (await anext(trace)).kind == "PUBLISH"
+
+
+async def test_the_connection_goes_on_without_the_tap_afterwards(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp", 5)
+    connection = broker.node.mqtt.open_connections()[0]
+    stream = connection.stream
+    trace = await following(broker, "lamp")
+    assert connection.stream is not stream
+    await trace.aclose()  # type: ignore[attr-defined]  # it is a generator
+    assert connection.stream is stream
+    assert await client.publish("a") in (0, 0x10)
+    await NodeOperations(broker.node).disconnect_client("lamp")
+    await client.is_ended(0x98)
+
+
+@pytest.mark.parametrize("ends_first", [0, 1])
+async def test_several_follow_one_client_and_end_in_any_order(broker: RunningBroker, ends_first: int) -> None:
+    client = await broker.connect("lamp")
+    connection = broker.node.mqtt.open_connections()[0]
+    stream = connection.stream
+    traces = [await following(broker, "lamp"), await following(broker, "lamp")]
+    await client.publish("a")
+    for trace in traces:
+        assert [each.kind for each in await packets(trace, 2)] == ["PUBLISH", "PUBACK"]
+    await traces.pop(ends_first).aclose()  # type: ignore[attr-defined]  # it is a generator
+    await client.publish("b")
+    assert [each.kind for each in await packets(traces[0], 2)] == ["PUBLISH", "PUBACK"]
+    await traces[0].aclose()  # type: ignore[attr-defined]
+    assert connection.stream is stream
+    assert await client.publish("c") in (0, 0x10)
+
+
+async def test_what_nobody_reads_in_time_is_left_out_and_counted(broker: RunningBroker) -> None:
+    client = await broker.connect("lamp")
+    trace = await following(broker, "lamp")
+    for _ in range(KEPT_MAX + 10):
+        client.send(mqtt.pingreq())
+    for _ in range(KEPT_MAX + 10):
+        await client.awaited(mqtt.PINGRESP)
+    kept = await packets(trace, KEPT_MAX)
+    assert {each.kind for each in kept} == {"PINGREQ", "PINGRESP"}
+    await client.round_trip()
+    assert (await anext(trace)).left_out_count == 2 * (KEPT_MAX + 10) - KEPT_MAX
+
+
+async def test_only_clients_of_mqtt_that_are_there_can_be_traced(broker: RunningBroker, amqp: AmqpClients) -> None:
+    await amqp.connect("shop")
+    view = NodeOperations(broker.node)
+    with pytest.raises(Refused, match="speaks amqp"):
+        await view.trace_client("shop", 0)
+    with pytest.raises(ClientNotFound):
+        await view.trace_client("nobody", 0)
+
+
+def test_a_password_is_never_shown() -> None:
+    will = mqtt.WillPart("state", b"gone", qos=1, retain=True)
+    said = mqtt.connect("lamp", level=5, user_name="ann", password=b"hunter2", will=will, keep_alive_s=60)
+    ((first_byte, body, size),) = PacketCutter().cut(said)
+    words = PacketReader(0).words(first_byte, body)
+    assert (words.kind, size) == ("CONNECT", len(said))
+    assert words.fields["user_name"] == "ann"
+    assert (words.fields["will_topic"], words.fields["will_bytes"], words.fields["will_qos"]) == ("state", 4, 1)
+    assert "hunter2" not in str(words)
+
+
+def test_packets_are_cut_wherever_the_network_cuts_them() -> None:
+    said = mqtt.publish("a", b"x" * 300, level=5) + mqtt.pingreq() + mqtt.publish("b", b"", level=5, qos=1)
+    cutter = PacketCutter()
+    found = [packet for byte in said for packet in cutter.cut(bytes([byte]))]
+    assert found == PacketCutter().cut(said)
+    assert [first_byte >> 4 for first_byte, _, _ in found] == [3, 12, 3]
+
+
+@pytest.mark.parametrize("body", [b"", b"\x00", b"\x00\x05ab", b"\xff" * 20])
+@pytest.mark.parametrize("first_byte", range(0x10, 0x100, 0x10))
+def test_what_cannot_be_read_is_said_to_be_so(first_byte: int, body: bytes) -> None:
+    """No packet, however broken, raises."""
+    PacketReader(5).words(first_byte, body)

@@ -1,0 +1,125 @@
+"""The console draws what the gateway keeps of the last hour, from the moment a page opens; and what waits where."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from support.operations.console_page import go, row
+from support.operations.console_traffic import client_of, publish
+from support.processes.gateway import GatewayProcess, gateway
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+Own = Callable[[str], str]
+SOME = re.compile(r"messages [1-9]")
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("history")) as process:
+        yield process
+
+
+def drawing(page: Page, title: str) -> str:
+    """Return what a chart says of itself to those who do not see it."""
+    return page.get_by_role("img", name=title).get_attribute("aria-label") or ""
+
+
+def test_a_page_opens_with_the_history_that_the_gateway_has_kept(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("kept")
+    running.create_queue(name)
+    go(page, f"queues/{name}")
+    publish(running, name, b"1", b"2")
+    expect(page.get_by_role("img", name=SOME)).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("img", name=SOME)).to_be_visible()
+    assert page.locator(".chart canvas").count() == 3
+    page.get_by_role("button", name="1 hour").click()
+    expect(page.get_by_role("button", name="1 hour")).to_have_attribute("aria-pressed", "true")
+    go(page, "")
+    expect(page.get_by_role("button", name="1 hour")).to_have_attribute("aria-pressed", "true")
+
+
+def test_pointing_at_a_chart_says_what_was_at_that_time_in_all_charts(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    chart = page.get_by_role("img", name=re.compile("Memory of the process: resident [1-9]"))
+    expect(chart).to_be_visible()
+    box = chart.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 30, box["y"] + box["height"] / 2)
+    expect(page.locator(".chart .when", has_text=re.compile(r"at \d\d:\d\d:\d\d"))).to_have_count(6)
+
+
+def test_owners_handoffs_and_keys_that_wait_are_seen_in_a_partitioned_queue(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("wide")
+    running.create_queue(name, partition_count=2, access_type="non-exclusive", partition_rebalance_delay_s=0)
+    publish(running, name, b"1", b"2")
+    go(page, f"queues/{name}")
+    expect(page.locator(".owners")).to_contain_text("no consumer: 2 partitions")
+    with client_of(running, "worker") as client, client.consumer(name):
+        # With a broker's name behind it where the queue has another home on the machine.
+        expect(page.locator(".owners")).to_contain_text(re.compile(r"worker(@\S+)?: 2 partitions"))
+        expect(page.locator(".handoffs")).to_contain_text("from nobody to worker")
+        page.locator(".partition", has_text="2 unacked").click()
+        expect(row(page, "customer-7", table="Keys that wait")).to_contain_text("2")
+    page.get_by_role("link", name="customer-7").click()
+    expect(page.locator("#page")).to_contain_text("oldest waiting")
+    expect(page.locator("[name=queue]").nth(1)).to_have_value(name)
+
+
+def test_a_message_is_explained_from_where_it_waits(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("explained")
+    running.create_queue(name, subscriptions=["some/topic"])
+    publish(running, name, b"1")
+    go(page, f"queues/{name}/messages")
+    page.locator('tr[data-key="0:1"]').click()
+    page.get_by_role("link", name="Explain this message").click()
+    expect(page.get_by_role("table", name="Destinations")).to_be_visible()
+    expect(page.locator("#page")).to_contain_text("oldest waiting")
+
+
+def test_the_overview_leads_to_what_is_wrong(page: Page, running: GatewayProcess, own: Own) -> None:
+    source, dead = own("source"), own("dead")
+    running.create_queue(dead)
+    attention = page.get_by_role("region", name="What is wrong now")
+    expect(attention).not_to_contain_text(dead)
+    publish(running, dead, b"1")
+    expect(attention.get_by_role("link", name=f"1 message in {dead}, and no consumer")).to_be_visible()
+    running.create_queue(source, dead_msg_queue=dead)
+    attention.get_by_role("link", name=f"1 dead message in {dead}").click()
+    expect(page.locator("#page .trail")).to_contain_text(dead)
+    expect(page.locator('tr[data-key="0:1"]')).to_be_visible()
+
+
+WATCHED = {
+    **{"name": "q", "dead_msg_queue": "d", "ready_count": 2, "unacked_count": 1, "flows_count": 1, "settled_total": 7},
+    **{"refused_total": 3, "discarded_total": 0, "spooled_bytes": 96, "quota_bytes": 100},
+}
+WATCH = """async readings => {
+    const { QueueWatch } = await import('./pages/attention.js');
+    const watch = new QueueWatch();
+    return readings.map(([row, atMs]) => watch.troubles([row], atMs).map(each => each.text));
+}"""
+
+
+def test_a_queue_is_stalled_refuses_or_loses_messages_as_its_figures_say(page: Page) -> None:
+    moved = {**WATCHED, "refused_total": 5, "discarded_total": 1}
+    readings = [(WATCHED, 0), (WATCHED, 29_000), (moved, 30_000), (moved, 80_000), (moved, 150_000)]
+    full, stalled = "q is 96 % full", "q is stalled: 3 messages, 1 consumer, none settled for {} s"
+    refused = "q has refused 2 messages in the last minute"
+    lost = "q has lost 1 message in the last minute: discarded, and in no dead message queue"
+    assert page.evaluate(WATCH, readings) == [
+        [full],
+        [full],
+        [refused, lost, stalled.format(30), full],
+        [refused, lost, stalled.format(80), full],
+        [stalled.format(150), full],
+    ]
+    settles = [({**WATCHED, "settled_total": at}, at * 40_000) for at in range(3)]
+    assert page.evaluate(WATCH, settles) == [[full]] * 3
+    empty = {**WATCHED, "ready_count": 0, "unacked_count": 0}
+    assert page.evaluate(WATCH, [(empty, 0), (empty, 40_000), (WATCHED, 50_000)]) == [[full]] * 3

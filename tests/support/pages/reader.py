@@ -1,0 +1,164 @@
+"""Follows a page: terminals of a machine on which nothing else runs, in a folder of their own.
+
+The machine is a network namespace, so commands of pages have the default ports as they stand there.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn, Self
+
+import pytest
+
+from support.pages.listings import Interrupted, Saved, Shown, Step, Typed, shows
+
+PATIENCE_S: Final = 60  # a cold start of Python, on a busy machine, and the holddown of a rebalance
+LOOK_S: Final = 0.05
+NEEDED: Final = ("unshare", "nsenter", "ip")
+PROGRAMS: Final = {"sluicegate": "-P -m sluicegate", "python": "", "python3": ""}
+
+
+def no_machine(reason: str) -> NoReturn:
+    """Skip the test, but fail it in CI: there it has to run."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+class Reader:
+    """Does what a page says, for the length of a `with` block. Without a machine it skips the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "home"
+        self._bin = folder / "bin"
+        self._output = folder / "output"
+        self._terminals: dict[str, Terminal] = {}
+
+    def __enter__(self) -> Self:
+        if os.geteuid() != 0 or not all(shutil.which(each) for each in NEEDED):
+            no_machine("it takes root, unshare, nsenter and ip to have a network of its own")
+        for folder in (self._folder, self._bin, self._output):
+            folder.mkdir()
+        for name, arguments in PROGRAMS.items():
+            program = self._bin / name
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+            program.chmod(0o755)
+        self._machine = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert self._machine.stdout is not None
+        if self._machine.stdout.readline() != b"up\n":
+            _, complaint = self._machine.communicate()
+            no_machine(f"no network namespace can be made: {complaint.decode().strip()}")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for terminal in self._terminals.values():
+            terminal.close()
+        self._machine.kill()
+        self._machine.communicate()
+
+    def does(self, step: Step) -> None:
+        """Do one step of the page, and fail if the page is wrong about it."""
+        match step:
+            case Saved(name, text):
+                (self._folder / name).write_text(text)
+            case Typed():
+                self._terminal(step.terminal).types(step)
+            case Shown(terminal, text):
+                self._terminal(terminal).comes_to_show(text)
+            case Interrupted(terminal):
+                self._terminal(terminal).interrupt()
+
+    def _terminal(self, title: str) -> "Terminal":
+        if title not in self._terminals:
+            self._terminals[title] = Terminal(self, title, self._output / (title or "first"))
+        return self._terminals[title]
+
+    def starts(self, commands: str, output: Path) -> "subprocess.Popen[bytes]":
+        """Start commands on the machine, with what they print appended to a file."""
+        variables = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
+        enter = ["nsenter", f"--net=/proc/{self._machine.pid}/ns/net", "env", "--default-signal=INT"]
+        with output.open("ab") as file:
+            return subprocess.Popen(
+                [*enter, "bash", "-euo", "pipefail", "-c", commands],
+                cwd=self._folder, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                start_new_session=True,
+            )  # fmt: skip
+
+
+class Terminal:
+    """One of the reader's terminals. Where it has no title, each listing ends before the page goes on."""
+
+    def __init__(self, reader: Reader, title: str, output: Path) -> None:
+        self._reader = reader
+        self._title = title
+        self._output = output
+        self._seen = 0  # bytes of the output that the page has shown
+        self._typed = Typed(title, "")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def types(self, typed: Typed) -> None:
+        """Type commands. In a terminal with a title they may run on."""
+        if self._process is not None:
+            self._ends()
+        self._typed = typed
+        self._output.touch()
+        self._seen = self._output.stat().st_size
+        self._process = self._reader.starts(typed.commands, self._output)
+        if not self._title:
+            self._ends()
+
+    def comes_to_show(self, text: str) -> None:
+        """Wait until it shows a text; type the commands again if the page says so."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not shows(text, self._new()):
+            if self._typed.again:
+                self.types(self._typed)
+            elif not self._title or time.monotonic() > deadline:
+                break
+            assert time.monotonic() < deadline, self._complaint(text)
+            time.sleep(LOOK_S)
+        assert shows(text, self._new()), self._complaint(text)
+        self._seen = self._output.stat().st_size
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait for the end."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGINT)
+        self._process.wait(PATIENCE_S)
+        self._process = None
+        self._seen = self._output.stat().st_size
+
+    def close(self) -> None:
+        """End what still runs, and what it has started."""
+        if self._process is not None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self._process.wait(PATIENCE_S)
+
+    def _ends(self) -> None:
+        assert self._process is not None
+        code = self._process.wait(PATIENCE_S)
+        self._process = None
+        assert self._title or (code != 0) == self._typed.fails, (
+            f"exit code {code} of\n{self._typed.commands}{self._new()}"
+        )
+
+    def _new(self) -> str:
+        return self._output.read_bytes()[self._seen :].decode()
+
+    def _complaint(self, text: str) -> str:
+        where = f"terminal {self._title!r}" if self._title else "the first terminal"
+        parts = {"typed": self._typed.commands, "page": text, "shown": self._new()}
+        return f"{where} does not show what the page says\n" + "".join(f"--- {k}\n{each}" for k, each in parts.items())
