@@ -7,8 +7,8 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 import sluicegate
 from support.operations.console_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
-from support.operations.console_traffic import client_of, publish
-from support.processes.gateway import GatewayProcess, gateway, wait_until
+from support.operations.console_traffic import client_of, publish, wait_until_held
+from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Own = Callable[[str], str]
@@ -117,20 +117,20 @@ def test_messages_are_opened_moved_copied_and_deleted(page: Page, running: Gatew
     page.get_by_role("button", name="Move").click()
     answer(page, "Move", to=target)
     expect(message(page, "0:1")).to_have_count(0)
-    assert (running.held_count(origin), running.held_count(target)) == (2, 1)
+    wait_until_held(running, {origin: 2, target: 1})
 
     message(page, "0:2").locator("input").check()
     page.get_by_role("button", name="Copy").click()
     answer(page, "Copy", to=target)
     expect(page.locator("#notices")).to_contain_text("1 copied")
     expect(message(page, "0:2").locator("input")).not_to_be_checked()
-    assert (running.held_count(origin), running.held_count(target)) == (2, 2)
+    wait_until_held(running, {origin: 2, target: 2})
 
     page.get_by_role("button", name="All on this page").click()
     page.get_by_role("button", name="Delete", exact=True).click()
     answer(page, "Delete")
     expect(page.locator("#page")).to_contain_text("No messages.")
-    assert running.held_count(origin) == 0
+    wait_until_held(running, {origin: 0})
 
 
 def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own: Own) -> None:
@@ -150,7 +150,7 @@ def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own:
     answer(page, "Re-drive", rate="10")
 
     expect(page.locator(".redrive")).to_contain_text("done, 1 done")
-    assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
+    wait_until_held(running, {graveyard: 0, work: 1})
 
 
 def test_messages_are_searched_by_key_and_time(page: Page, running: GatewayProcess, own: Own) -> None:
@@ -190,7 +190,7 @@ def test_messages_are_published_again_and_dead_ones_brought_back(page: Page, run
     page.get_by_role("button", name="Bring back").click()
     answer(page, "Bring back")
     expect(row(page, "rejected")).to_have_count(1)
-    assert running.held_count(work) == 1
+    wait_until_held(running, {work: 1})
 
     row(page, "hard").locator("input").check()
     page.get_by_role("button", name="Republish").click()
@@ -252,7 +252,7 @@ def test_kept_messages_are_replayed(page: Page, running: GatewayProcess, own: Ow
     with client_of(running, "reader") as client, client.consumer(name) as consumer:
         for _ in range(2):
             consumer.receive_many(1, timeout_s=WAIT_MS / 1000)[0].accept()
-        wait_until(lambda: running.held_count(name) == 0, within_s=WAIT_MS / 1000, what="both to be settled")
+        wait_until_held(running, {name: 0})
     go(page, f"queues/{name}")
     expect(page.locator("#page")).to_contain_text("kept for replay")
     page.get_by_role("button", name="Replay").click()
@@ -260,7 +260,7 @@ def test_kept_messages_are_replayed(page: Page, running: GatewayProcess, own: Ow
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("'the third' is not allowed")
     answer(page, "Replay", **{"from": "2", "to": ""})
     expect(page.locator("#notices")).to_contain_text(f"1 message of {name} will be delivered again")
-    assert running.held_count(name) == 1
+    wait_until_held(running, {name: 1})
 
 
 def test_refusals_of_the_gateway_are_shown_in_its_words(page: Page, running: GatewayProcess, own: Own) -> None:
@@ -273,7 +273,7 @@ def test_refusals_of_the_gateway_are_shown_in_its_words(page: Page, running: Gat
     fill_in(page, "Move", to="nowhere")
 
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("nowhere")
-    assert running.held_count(name) == 1
+    wait_until_held(running, {name: 1})
     page.keyboard.press("Escape")
     expect(page.locator("dialog[open]")).to_have_count(0)
     go(page, "queues/none-of-that-name")
@@ -335,7 +335,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     expect(page.locator("#page")).to_contain_text("No messages.")
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_have_text(second)
-    assert running.held_count(second) == 0
+    wait_until_held(running, {second: 0})
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 import sluicegate
 from support.operations.console_page import go, row
-from support.operations.console_traffic import client_of
+from support.operations.console_traffic import client_of, wait_until_held
 from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
@@ -110,7 +110,7 @@ def test_messages_go_to_a_queue_in_copies_and_why_not_is_said(page: Page, runnin
     page.locator("[name=to]").select_option("queue")
     send(page, queue, "x", count="5")
     expect(page.locator(".card")).to_contain_text("5 messages published")
-    assert running.held_count(queue) == 5
+    wait_until_held(running, {queue: 5})
     send(page, "nowhere", "x", count="1")
     expect(page.locator(".card .wrong")).to_contain_text("1 not published: 400 Queue Not Found")
     page.locator("[name=to]").select_option("topic")

@@ -8,7 +8,7 @@ from sluicegate.actors.messages.directory import SHARED, ListQueues, LocalQueue,
 from sluicegate.actors.publishing.retain import retain
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.operations.clients.clients import client_views, wanted_clients
+from sluicegate.gateway.operations.clients.clients import client_views, flows_of, wanted_clients
 from sluicegate.gateway.operations.clients.connections import connection_views
 from sluicegate.gateway.operations.clients.retained import (
     check_is_clients,
@@ -57,8 +57,8 @@ class ClientOperations:
         """Return a page of the connected clients."""
         found = wanted_clients(self._node, self._vpn.name, question)
         page = found[question.after : question.after + question.limit]
-        theirs = await overviews_of(await self._queues_of({each.rights.client for each in page}))
-        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.services.clock.now_ms())
+        theirs = await flows_of(self._node, self._vpn, {each.rights.client for each in page})
+        views = client_views(page, theirs, now_ms=self._node.services.clock.now_ms())
         return ClientsView(total_count=len(found), clients=views)
 
     async def _queues_of(self, names: set[str]) -> list[LocalQueue]:
@@ -72,14 +72,12 @@ class ClientOperations:
 
     async def show_client(self, name: str) -> ClientDetailsView:
         """Return one client with its connections."""
-        queues = await overviews_of(await self._queues_of({name}))
+        flows = await flows_of(self._node, self._vpn, {name})
         found = wanted_clients(self._node, self._vpn.name, ClientQuery(names=(name,)))
         if not found:
             raise ClientNotFound(name)
         clock = self._node.services.clock
-        connections = connection_views(
-            found, [overview for _, overview in queues], now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
-        )
+        connections = connection_views(found, flows, now_ms=clock.now_ms(), wall_ms=clock.wall_ms())
         return ClientDetailsView(name=name, vpn_name=self._vpn.name, connections=connections)
 
     async def disconnect_client(self, name: str) -> None:

@@ -1,14 +1,19 @@
 """Connected clients: selected by name, and described as operators see them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from sluicegate.actors.messages.queues import FlowOverview, QueueOverview
+from sluicegate.actors.messages.directory import ListQueues, LocalQueue
+from sluicegate.actors.messages.queues import FlowOverview
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.servers.server import ClientConnection
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.operations.queues.asking import overviews_of
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientView
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.clients.rights import ClientRights
+
+ClientFlow = tuple[str, FlowOverview]  # the name of the queue, and the flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +39,15 @@ def wanted_clients(node: Node, vpn: str, question: ClientQuery) -> list[FoundCli
     return sorted(found, key=lambda each: (each.rights.client, each.protocol, each.connection.peer_name()))
 
 
-def client_views(
-    page: Iterable[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int
-) -> tuple[ClientView, ...]:
-    """Return the views of clients; `queues` include those that they consume."""
-    flows = _flows(queues)
+def client_views(page: Iterable[FoundClient], flows: Iterable[ClientFlow], *, now_ms: int) -> tuple[ClientView, ...]:
+    """Return the views of clients; `flows` include theirs."""
+    theirs: dict[tuple[str, str], list[FlowOverview]] = {}  # by protocol and client
+    for _, flow in flows:
+        theirs.setdefault((flow.protocol, flow.client), []).append(flow)
     views = []
     for each in page:
         rights, connection = each.rights, each.connection
-        its = flows.get((each.protocol, rights.client), [])
+        its = theirs.get((each.protocol, rights.client), [])
         views.append(
             ClientView(
                 name=rights.client,
@@ -60,10 +65,13 @@ def client_views(
     return tuple(views)
 
 
-def _flows(queues: Iterable[QueueOverview]) -> dict[tuple[str, str], list[FlowOverview]]:
-    """Return all flows by protocol and client."""
-    flows: dict[tuple[str, str], list[FlowOverview]] = {}
-    for queue in queues:
-        for flow in queue.flows:
-            flows.setdefault((flow.protocol, flow.client), []).append(flow)
-    return flows
+async def flows_of(node: Node, vpn: MessageVpn, clients: Collection[str]) -> list[ClientFlow]:
+    """Return the flows of clients of these names: at this broker's queues, and at those of neighbors."""
+    handles: list[LocalQueue] = await vpn.queues.ask(ListQueues())
+    theirs = await overviews_of([each for each in handles if not each.state.clients().isdisjoint(clients)])
+    found = [(handle.name, flow) for handle, overview in theirs for flow in overview.flows if flow.client in clients]
+    for neighbor in node.links.links.neighbors.values():
+        for each in neighbor.vpns:
+            if each.vpn.name == vpn.name:
+                found += each.remote_queues.flows_of(clients)
+    return found

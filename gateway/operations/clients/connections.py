@@ -1,10 +1,9 @@
 """One client with all that its connections know of it: a part for each protocol."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
-from sluicegate.actors.messages.queues import QueueOverview
-from sluicegate.gateway.operations.clients.clients import FoundClient, client_views
+from sluicegate.gateway.operations.clients.clients import ClientFlow, FoundClient, client_views
 from sluicegate.gateway.operations.queues.views import flow_view
 from sluicegate.gateway.views.clients.connections import (
     AmqpConnectionView,
@@ -34,19 +33,17 @@ LINK_STATES: Final = {PENDING: "attaching", ATTACHED: "attached"}  # any other: 
 
 
 def connection_views(
-    found: list[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int, wall_ms: int
+    found: list[FoundClient], flows: Sequence[ClientFlow], *, now_ms: int, wall_ms: int
 ) -> tuple[ConnectionView, ...]:
-    """Return the connections of one client; `queues` include those that it consumes."""
-    overviews = list(queues)
-    clients = client_views(found, overviews, now_ms=now_ms)
+    """Return the connections of one client; `flows` include its own."""
+    clients = client_views(found, flows, now_ms=now_ms)
     views = []
     for each, client in zip(found, clients, strict=True):
         connection, name = each.connection, each.rights.client
         peer = _peer_of(connection)
-        flows = [
-            ClientFlowView(queue=queue.config.name, flow=flow_view(flow))
-            for queue in overviews
-            for flow in queue.flows
+        its = [
+            ClientFlowView(queue=queue, flow=flow_view(flow))
+            for queue, flow in flows
             if (flow.protocol, flow.client) == (each.protocol, name)
         ]
         views.append(
@@ -59,7 +56,7 @@ def connection_views(
                 certificate_name=None if peer is None else peer.certificate_name,
                 connected_ms=wall_ms - (now_ms - each.rights.admitted_ms),
                 is_slow=connection.is_writing_paused,
-                flows=tuple(flows),
+                flows=tuple(its),
                 mqtt=_mqtt_view(connection) if isinstance(connection, MqttConnection) else None,
                 amqp=_amqp_view(connection) if isinstance(connection, AmqpConnection) else None,
                 flow=_flow_view(connection) if isinstance(connection, FlowConnection) else None,

@@ -6,6 +6,7 @@ import pytest
 
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.protocols.amqp.codec.performatives import ABSENT, Flow
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.flow.codec import codes
@@ -124,6 +125,29 @@ async def test_consumers_of_both_brokers_share_a_non_exclusive_queue(network: Br
         here.accepts_through(here_id, 50)
         there.accepts_through(there_id, 50)
         await is_empty(network)
+
+
+async def test_the_broker_of_a_client_shows_its_flows_at_a_queue_of_a_neighbor(network: Brokers) -> None:
+    await queue_at_b(network, access_type="exclusive")
+    await publish(network, range(10))
+    operations = NodeOperations(network["a"].node)
+    async with FlowClient(network["a"].flow_port, name="first") as first:
+        flow_id = await first.binds("q")
+        await first.receives_in_all(10, flow_id)
+        first.settles(flow_id, 2, 4)
+        await shows(network["b"], lambda view: view.spooled_count == 7)
+
+        (connection,) = (await operations.show_client("first")).connections
+        (its,) = connection.flows
+        assert (its.queue, its.flow.client) == ("q", "first")
+        assert (its.flow.unacked_count, its.flow.activity) == (7, "active-consumer")
+        (listed,) = (await operations.list_clients(ClientQuery())).clients
+        assert (listed.flows_count, listed.unacked_count) == (1, 7)
+
+        async with FlowClient(network["a"].flow_port, name="second") as second:
+            await second.binds("q")
+            (standby,) = (await operations.show_client("second")).connections[0].flows
+            assert (standby.flow.activity, standby.flow.unacked_count) == ("inactive", 0)
 
 
 async def test_a_standby_at_another_broker_takes_over_an_exclusive_queue(network: Brokers) -> None:

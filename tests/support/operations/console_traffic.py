@@ -1,7 +1,7 @@
 """Clients whose activity the console shows."""
 
 import sluicegate
-from support.processes.gateway import GatewayProcess
+from support.processes.gateway import GatewayProcess, wait_until
 
 
 def client_of(running: GatewayProcess, name: str) -> sluicegate.BlockingClient:
@@ -10,7 +10,16 @@ def client_of(running: GatewayProcess, name: str) -> sluicegate.BlockingClient:
 
 
 def publish(running: GatewayProcess, queue: str, *payloads: bytes) -> None:
-    """Bring messages of one key into a queue, and wait until they are there."""
+    """Publish messages of one key to a queue, and wait until they are safe."""
     with client_of(running, "feeder") as client, client.publisher() as publisher:
         publisher.send_all([sluicegate.Message(each, queue=queue, key="customer-7") for each in payloads])
         publisher.flush()
+
+
+def wait_until_held(running: GatewayProcess, counts: dict[str, int]) -> None:
+    """Wait until queues hold so many messages: what is safe at one broker of a machine may still go to another."""
+    wait_until(
+        lambda: {queue: running.held_count(queue) for queue in counts} == counts,
+        within_s=30,
+        what=f"queues to hold {counts}",
+    )

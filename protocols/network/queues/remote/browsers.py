@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
+    ACTIVE_BROWSER,
     ENDPOINT_DISABLED,
     BindBrowser,
     BindRefused,
@@ -16,6 +17,7 @@ from sluicegate.actors.messages.queues import (
     DrainFlow,
     FlowDrained,
     FlowGone,
+    FlowOverview,
     UnbindFlow,
 )
 from sluicegate.actors.network.link_batches import link_batch
@@ -104,6 +106,18 @@ class RemoteBrowsers:
     def clients(self) -> set[str]:
         """Return the names of the clients."""
         return {browser.request.client for _, browser in self._browsers.values()}
+
+    def flows(self) -> list[FlowOverview]:
+        """Return them as operators see them. One of all partitions is shown with none: their number may change."""
+        found = []
+        for flow_id, (_, browser) in self._browsers.items():
+            asked = browser.request
+            seen = [] if asked.partition_number is None else [asked.partition_number]
+            text = "" if asked.selector is None else asked.selector.text
+            found.append(
+                FlowOverview(flow_id, asked.client, asked.protocol, asked.window, 0, ACTIVE_BROWSER, seen, text)
+            )
+        return found
 
     def bind(self, request: BindBrowser) -> LoopFuture[BrowserBound]:
         """Begin a browser."""

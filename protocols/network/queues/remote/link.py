@@ -27,6 +27,10 @@ class QueueEnd(Behaviour):
         """Carry out a note of the neighbor. Raises ValueError."""
         raise AssertionError("told is abstract")
 
+    def settled(self, flow_id: int, count: int) -> None:
+        """Count messages that a consumer has settled."""
+        raise AssertionError("settled is abstract")
+
 
 class QueueLink:
     """The link to a neighbor whose queues are used here."""

@@ -20,7 +20,9 @@ from sluicegate.actors.messages.data import (
     Wake,
 )
 from sluicegate.actors.messages.queues import (
+    ACTIVE_CONSUMER,
     ENDPOINT_DISABLED,
+    INACTIVE,
     AcknowledgeHandoff,
     Assignment,
     BindBrowser,
@@ -30,6 +32,7 @@ from sluicegate.actors.messages.queues import (
     DrainFlow,
     FlowDrained,
     FlowGone,
+    FlowOverview,
     FlowState,
     UnbindFlow,
 )
@@ -84,6 +87,8 @@ class _Borrower:
         self.message_bytes = 0  # of what comes, about; 0: nothing has come
         self.returns_all = False  # what comes, until the recall that is under way is answered
         self.received_before = 0  # when the loan was last looked at
+        self.partitions: list[int] = []  # that it has at the neighbor, as that has told
+        self.unsettled_count = 0
 
     @property
     def loan_max(self) -> int:
@@ -96,8 +101,13 @@ class _Borrower:
         """Count messages that came, of so many bytes in all."""
         self.loan -= count
         self.received_count += count
+        self.unsettled_count += count
         mean = max(1, size // count)
         self.message_bytes = mean if mean > self.message_bytes else (self.message_bytes * 3 + mean) // 4
+
+    def settled(self, count: int) -> None:
+        """Count messages as settled."""
+        self.unsettled_count = max(0, self.unsettled_count - count)
 
     def waits_for_socket(self) -> bool:
         """Return whether only the consumer's socket keeps it from having more."""
@@ -131,6 +141,16 @@ class RemoteQueue(QueueEnd):
     def has_flows(self) -> bool:
         """Return whether there are consumers or browsers."""
         return len(self._flows) > 0 or self._browsers.count > 0
+
+    def flows(self) -> list[FlowOverview]:
+        """Return its consumers and browsers here, as far as this broker knows them."""
+        found = []
+        for flow_id, each in self._flows.items():
+            flow, activity = each.flow, ACTIVE_CONSUMER if each.partitions else INACTIVE
+            text = "" if flow.selector is None else flow.selector.text
+            window, count, partitions = each.window.limit, each.unsettled_count, each.partitions
+            found.append(FlowOverview(flow_id, flow.client, flow.protocol, window, count, activity, partitions, text))
+        return found + self._browsers.flows()
 
     # --- what consumers say ---
 
@@ -362,7 +382,8 @@ class RemoteQueue(QueueEnd):
             self._forget(flow_id)
             borrower.bound.set_exception((BindRefused, refusal, None))
         elif kind == notes.STATE:
-            address.post(FlowState(flow_id, note.flag(0), note.numbers(1)))
+            borrower.partitions = note.numbers(1)
+            address.post(FlowState(flow_id, note.flag(0), borrower.partitions))
         elif kind == notes.ASSIGNMENT:
             now_ms = self._cell.runtime.clock.now_ms()
             rows = [(row[0], row[1], now_ms + row[2] if row[2] else 0) for row in note.rows(0, 3)]
@@ -402,6 +423,12 @@ class RemoteQueue(QueueEnd):
             if borrower is not None and borrower.is_bound:
                 borrower.flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
         self._browsers.lost(reason, may_return=may_return)
+
+    def settled(self, flow_id: int, count: int) -> None:
+        """Count messages that a consumer has settled."""
+        borrower = self._flows.get(flow_id)
+        if borrower is not None:
+            borrower.settled(count)
 
     # --- partitions ---
 

@@ -1,8 +1,10 @@
 """The queues of a neighbor that clients of this broker use, and what goes between them and the link."""
 
+from collections.abc import Collection
 from typing import Final, final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, RenewLock, Settle
+from sluicegate.actors.messages.queues import FlowOverview
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
@@ -52,6 +54,15 @@ class RemoteQueues(QueueLink):
     def flows_count(self) -> int:
         """The number of consumers and browsers."""
         return len(self._by_flow)
+
+    def flows_of(self, clients: Collection[str]) -> list[tuple[str, FlowOverview]]:
+        """Return the flows of clients of these names, each with the name of its queue."""
+        return [
+            (name, flow)
+            for name, (_, queue) in self._queues.items()
+            for flow in queue.flows()
+            if flow.client in clients
+        ]
 
     def queue(self, name: str) -> tuple[ActorCell, RemoteQueue]:
         """Return the actor of a queue. It stays while there are flows, and for some time without."""
@@ -138,7 +149,10 @@ class RemoteQueues(QueueLink):
 
     def settle(self, number: int, settle: Settle, token: int) -> None:
         """Tell the neighbor the outcome of messages of a partition. Of flows that have ended it needs none."""
-        if settle.flow_id in self._by_flow:
+        queue = self._by_flow.get(settle.flow_id)
+        if queue is not None:
+            ranges = settle.ranges
+            queue.settled(settle.flow_id, sum([end - first for first, end in ranges]))
             self.say(
                 notes.SETTLE,
                 settle.flow_id,
@@ -148,7 +162,7 @@ class RemoteQueues(QueueLink):
                 settle.delivery_count,
                 settle.cause,
                 token,
-                settle.ranges,
+                ranges,
             )
 
     def renew(self, number: int, request: RenewLock) -> LoopFuture[int]:
