@@ -3,20 +3,15 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 import sluicegate
-from support.operations.console_page import PHONE, WAIT_MS, answer, browser_page, fill_in, go, row
+from support.operations.console_page import WAIT_MS, answer, fill_in, go, row
 from support.operations.console_traffic import client_of, publish, wait_until_held
 from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Own = Callable[[str], str]
-PATHS = (
-    *("", "queues", "queues/wide-queue", "queues/wide-queue/messages", "templates", "clients", "actors", "events"),
-    *("explain", "users", "rest-delivery-points", "spool", "bridges", "network", "mqtt-sessions", "retained-messages"),
-    *("subscriptions", "listeners", "profiles", "publish", "message-vpns", "message-vpns/default"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -336,15 +331,6 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     page.keyboard.press("Escape")
     expect(page.locator("h1")).to_have_text(second)
     wait_until_held(running, {second: 0})
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_pages_are_no_wider_than_a_phone(browser: Browser, running: GatewayProcess, path: str) -> None:
-    with browser_page(browser, f"{running.admin_url}/console/#/{path}", size=PHONE, scheme="dark") as page:
-        expect(page.locator("#state")).to_have_text("live")
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
-        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert ground == "rgb(16, 23, 27)", "dark, by the system's choice"
 
 
 def test_a_page_that_is_asked_for_while_the_console_begins_opens_once_it_has(page: Page) -> None:

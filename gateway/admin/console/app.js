@@ -34,6 +34,7 @@ import { accountWords, learnAccess, seesNode } from "./widgets/access.js";
 import { attempt, notice } from "./widgets/dialogs.js";
 import { h, setText } from "./widgets/elements.js";
 import { listen, moveRow, showKeys, takeKeys } from "./widgets/keys.js";
+import { closeMenu, prepareMenu } from "./widgets/menu.js";
 
 const REFRESH_MS = 2_000;
 const DIGITS = 9; // keys that open pages
@@ -247,8 +248,9 @@ function focusFilter() {
   place.querySelector("input[type=search], input:not([type=checkbox])")?.focus();
 }
 
-/** Close the open details of the page, or go one level up. */
+/** Close the list of pages or the open details of the page, or go one level up. */
 function back() {
+  if (closeMenu()) return;
   if (open.back?.()) return;
   const { parts, name } = target();
   if (parts.length > 1) location.hash = `#/${parts.slice(0, -1).map(encodeURIComponent).join("/")}`;
@@ -266,6 +268,7 @@ document.getElementById("pages").append(
   ),
   h("div", { class: "group" }, h("h2", {}, "Admin API"), h("a", { href: "../docs" }, "Operations"), h("a", { href: "../metrics" }, "Metrics")),
 );
+prepareMenu();
 document.getElementById("help").addEventListener("click", showKeys);
 listen([
   { key: "?", meaning: "show this list", press: showKeys },

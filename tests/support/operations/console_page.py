@@ -13,7 +13,7 @@ from support.processes.foreign_programs import program
 
 WAIT_MS: Final = 60_000  # for what is to be seen, on a busy machine
 DESKTOP: Final = (1280, 860)
-PHONE: Final = (390, 800)
+PHONE: Final = (360, 780)
 
 expect.set_options(timeout=WAIT_MS)
 

@@ -1,7 +1,8 @@
 """Clients whose activity the console shows."""
 
 import sluicegate
-from support.processes.gateway import GatewayProcess, wait_until
+from support.http.plain import HTTP
+from support.processes.gateway import REQUEST_S, GatewayProcess, wait_until
 
 
 def client_of(running: GatewayProcess, name: str) -> sluicegate.BlockingClient:
@@ -23,3 +24,8 @@ def wait_until_held(running: GatewayProcess, counts: dict[str, int]) -> None:
         within_s=30,
         what=f"queues to hold {counts}",
     )
+
+
+def publish_as_operator(running: GatewayProcess, **message: object) -> None:
+    """Publish a message over the admin port, with the fields of its request."""
+    HTTP.post(f"{running.admin_url}/publish", json=message, timeout=REQUEST_S).raise_for_status()
