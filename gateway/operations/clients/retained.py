@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from sluicegate.gateway.operations.queues.message_views import correlation_text
 from sluicegate.gateway.views.clients.retained import (
     RetainedContentView,
     RetainedMessagesView,
@@ -67,13 +68,12 @@ def content_view(message: RetainedMessage) -> RetainedContentView:
     """Return a retained message with its payload."""
     headers = message.batch.headers_of(0)
     payload, encoding = whole_payload(message.batch.payloads()[0])
-    correlation = None if headers is None else headers.correlation
     properties = [] if headers is None else headers.user_properties or []
     return RetainedContentView(
         message=retained_view(message),
         payload=payload,
         payload_encoding=encoding,
-        correlation_id=None if correlation is None else correlation.decode(errors="backslashreplace"),
+        correlation_id=correlation_text(headers),
         reply_to=None if headers is None else headers.reply_to,
         user_properties=tuple((name, str(value)) for name, value in properties),
     )

@@ -14,6 +14,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.operations.queues.message_views import correlation_text
 from sluicegate.gateway.views.clients.messaging import WatchedMessageView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues.messages import payload_preview
@@ -112,7 +113,6 @@ async def _messages(node: Node, vpn: MessageVpn, topic_filter: TopicFilter) -> A
 def _view(batch: MessageBatch, row: int, payload: bytes, dropped_count: int) -> WatchedMessageView:
     headers = batch.headers_of(row)
     text, encoding, truncated = payload_preview(payload)
-    correlation = None if headers is None else headers.correlation
     properties = [] if headers is None else headers.user_properties or []
     return WatchedMessageView(
         topic=batch.topic_of(row),
@@ -123,7 +123,7 @@ def _view(batch: MessageBatch, row: int, payload: bytes, dropped_count: int) -> 
         key=None if headers is None else headers.partition_key,
         content_type=None if headers is None else headers.content_type,
         reply_to=None if headers is None else headers.reply_to,
-        correlation_id=None if correlation is None else correlation.decode(errors="backslashreplace"),
+        correlation_id=correlation_text(headers),
         properties=tuple((name, str(value)) for name, value in properties),
         size_bytes=len(payload),
         payload=text,

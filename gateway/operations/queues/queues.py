@@ -19,6 +19,7 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
+from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
 from sluicegate.actors.messages.router import ListSelectors, PutSelector, SelectorOverview
@@ -35,6 +36,7 @@ from sluicegate.gateway.operations.queues.actions import (
 from sluicegate.gateway.operations.queues.asking import ask_queue, network_queues, not_found, overview_of, overviews_of
 from sluicegate.gateway.operations.queues.explain import key_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
+from sluicegate.gateway.operations.queues.message_views import message_view
 from sluicegate.gateway.operations.queues.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.queues.questions import KEY, QUEUE, ask_cursors, ask_home
 from sluicegate.gateway.operations.queues.republish import republish
@@ -42,7 +44,6 @@ from sluicegate.gateway.operations.queues.search import search
 from sluicegate.gateway.operations.queues.views import (
     cursor_view,
     lost_dead_messages,
-    message_view,
     move_view,
     queue_figures,
     queue_view,
@@ -180,7 +181,7 @@ class QueueOperations:
             found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
         else:
             found = await self.followers.page(handle, partition, after, limit, wanted)
-        return [message_view(each, _key_source(handle), handle.broker) for each in found]
+        return [self._message_view(each, handle) for each in found]
 
     async def search_queue(
         self,
@@ -208,7 +209,7 @@ class QueueOperations:
             scan=scan,
         )
         return MessageSearchView(
-            messages=tuple(message_view(each, _key_source(handle), handle.broker) for each in found.messages),
+            messages=tuple(self._message_view(each, handle) for each in found.messages),
             scanned_count=found.scanned_count,
             position=None if found.position is None else found.position.text(),
         )
@@ -226,7 +227,10 @@ class QueueOperations:
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self.followers.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
-                yield message_view(message, _key_source(handle), handle.broker)
+                yield self._message_view(message, handle)
+
+    def _message_view(self, message: BrowsedMessage, handle: QueueHandle) -> MessageView:
+        return message_view(message, _key_source(handle), handle.broker, self._node.services.natives)
 
     def _selector(self, text: str) -> Selector | None:
         return selector_of(text, self._node.services.selectors) if text else None

@@ -1,9 +1,8 @@
-"""Make views of what queues and cursors answer about themselves and their messages."""
+"""Make views of what queues and cursors answer about themselves."""
 
 from collections.abc import Iterable
 
 from sluicegate.actors.messages.directory import LocalQueue
-from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import INACTIVE, FlowOverview, QueueOverview, QueueTotals
 from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.gateway.views.node.figures import (
@@ -11,7 +10,6 @@ from sluicegate.gateway.views.node.figures import (
     QueuesQuery,
 )
 from sluicegate.gateway.views.queues.cursors import CursorPartitionView, CursorState, CursorView
-from sluicegate.gateway.views.queues.messages import DeathView, MessageView, payload_preview
 from sluicegate.gateway.views.queues.queues import (
     FlowView,
     PartitionStatus,
@@ -22,8 +20,6 @@ from sluicegate.gateway.views.queues.queues import (
     ScaleStatus,
 )
 from sluicegate.gateway.views.text import name_pattern
-from sluicegate.messaging.message.headers import DeadLetter
-from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -109,42 +105,6 @@ def flow_view(flow: FlowOverview) -> FlowView:
         activity=flow.activity,
         partitions=tuple(flow.partitions),
         selector=flow.selector or None,
-    )
-
-
-def message_view(message: BrowsedMessage, key_source: KeySource | None, broker: str) -> MessageView:
-    """Return a message that was browsed at a neighbor; empty: at this broker."""
-    batch = message.batch
-    headers = batch.headers_of(message.row)
-    payload = batch.payloads()[message.row]
-    text, encoding, truncated = payload_preview(payload)
-    return MessageView(
-        id=f"{message.partition_number}:{message.sequence}",
-        partition=message.partition_number,
-        sequence=message.sequence,
-        topic=batch.topic_of(message.row),
-        size_bytes=len(payload),
-        delivery_count=max(message.delivery_count + message.in_flight, 1 if message.redelivered else 0),
-        received_ms=batch.received_ms,
-        key=key_in(key_source, batch, message.row),
-        payload=text,
-        payload_encoding=encoding,
-        payload_truncated=truncated,
-        dead=None if headers is None or headers.dead is None else _death_view(headers.dead),
-        broker=broker,
-    )
-
-
-def _death_view(dead: DeadLetter) -> DeathView:
-    return DeathView(
-        reason=dead.reason,
-        queue=dead.queue,
-        partition=dead.partition,
-        delivery_count=dead.delivery_count,
-        time_ms=dead.died_ms,
-        client=dead.client or None,
-        cause=dead.cause or None,
-        via=dead.via,
     )
 
 

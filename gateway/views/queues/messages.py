@@ -1,10 +1,14 @@
 """Views of messages of a queue, and of what operators do to them: actions on selected messages, and re-drives."""
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT
+
 PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
+PROPERTIES_CHARS_MAX: Final = 4096  # of names and values of the user properties of one message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +26,27 @@ class DeathView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePropertiesView:
+    """What a message carries beside topic, key and payload, under one name for all protocols."""
+
+    priority: int = PRIORITY_DEFAULT  # 0 to 9
+    expires_ms: int | None = None  # wall clock; None: never
+    not_before_ms: int | None = None  # wall clock: no queue delivers it earlier; None: at once
+    content_type: str | None = None
+    message_id: str | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None  # a topic, or a queue: `#q/` and its name
+    sent_ms: int | None = None  # wall clock of the sender; None: not set
+    dmq_eligible: bool = False
+    user_id: str | None = None  # AMQP: user-id
+    reply_to_group_id: str | None = None  # AMQP: reply-to-group-id
+    user_properties: tuple[tuple[str, str], ...] = ()  # in the publisher's order, names may repeat
+    user_properties_truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message in a queue, with the beginning of its payload."""
+    """A message in a queue, with the beginning of its payload and of its user properties."""
 
     id: str  # `partition:sequence`
     partition: int
@@ -36,6 +59,9 @@ class MessageView:
     payload: str = ""
     payload_encoding: Literal["text", "base64"] = "text"
     payload_truncated: bool = False
+    qos: int = 1  # 0, 1 or 2, as published
+    publisher: str = ""  # the client; empty: unknown
+    properties: MessagePropertiesView = MessagePropertiesView()
     dead: DeathView | None = None
     broker: str = ""  # the neighbor that has it; empty: this broker
 
@@ -78,6 +104,21 @@ class RedriveView:
     rate: int  # messages per second; 0: as fast as it goes
     limit: int  # most messages; 0: all
     failure: str = ""
+
+
+def properties_preview(properties: Iterable[tuple[str, object]]) -> tuple[tuple[tuple[str, str], ...], bool]:
+    """Return the first user properties as texts, and whether others or parts of them are missing."""
+    shown: list[tuple[str, str]] = []
+    left = PROPERTIES_CHARS_MAX
+    for name, value in properties:
+        text = str(value)
+        if len(name) + len(text) > left:
+            if len(name) < left:
+                shown.append((name, text[: left - len(name)]))
+            return tuple(shown), True
+        shown.append((name, text))
+        left -= len(name) + len(text)
+    return tuple(shown), False
 
 
 def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:

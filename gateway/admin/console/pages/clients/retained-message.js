@@ -24,7 +24,7 @@ export function open(place, [topic]) {
     const now = JSON.stringify(view);
     if (now === shown) return; // the chosen form of the payload stays
     shown = now;
-    content.replaceChildren(facts(lines(view)), h("h2", {}, "Payload"), payloadView(view.payload, view.payload_encoding));
+    content.replaceChildren(facts(lines(view)), ...userProperties(view), h("h2", {}, "Payload"), payloadView(view.payload, view.payload_encoding));
   }
 
   function drop() {
@@ -37,7 +37,7 @@ export function open(place, [topic]) {
   return { refresh, keys: [{ key: "Delete", meaning: "delete", press: () => attempt(drop) }] };
 }
 
-function lines({ message, correlation_id: correlation, reply_to: reply, user_properties: properties }) {
+function lines({ message, correlation_id: correlation, reply_to: reply }) {
   return [
     ["Published", moment(message.published_ms)],
     ["Publisher", message.publisher || "the broker, or unknown since a restart"],
@@ -47,6 +47,9 @@ function lines({ message, correlation_id: correlation, reply_to: reply, user_pro
     ["Content type", message.content_type ?? "–"],
     ["Reply to", reply ?? "–"],
     ["Correlation ID", correlation ?? "–"],
-    ...properties.map(([name, value]) => [`Property ${name}`, value]),
   ];
+}
+
+function userProperties({ user_properties: pairs }) {
+  return pairs.length ? [h("h2", {}, "User properties"), facts(pairs)] : [];
 }

@@ -16,6 +16,8 @@ const START = "0:0"; // the position before every message
 const SCAN_MAX = 10_000; // messages that one request examines
 const FILTERED_MS = 10_000; // between two requests of the same search, which may examine many messages
 const IDS_MAX = 1000; // of one request, by the gateway
+const QUEUE_REPLY = /^#q\//; // of a reply address that is a queue
+const QOS = ["0 (at most once)", "1 (at least once)", "2 (exactly once)"];
 const HEAD_CHARS = 60; // of a payload, in the list
 
 export function open(place, [name]) {
@@ -210,25 +212,67 @@ function head(message) {
 }
 
 function contents(message, queue) {
-  const lines = [
-    ["topic", message.topic],
-    ["key", message.key ?? "–"],
-    ["partition", String(message.partition)],
-    ["sequence", String(message.sequence)],
-    ["received", moment(message.received_ms)],
-    ["deliveries", String(message.delivery_count)],
-    ["size", `${count(message.size_bytes)} B`],
-  ];
-  const dead = message.dead;
-  if (dead) {
-    lines.push(["dead-letter reason", `${words(dead.reason)}${dead.cause ? `: ${dead.cause}` : ""}`]);
-    lines.push(["dead-lettered from", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`]);
-    if (dead.client) lines.push(["last consumer", dead.client]);
-  }
   const note = message.payload_truncated ? ", its beginning" : "";
   const explained = ["message", queue, message.topic, message.key ?? ""].map(encodeURIComponent).join("/");
   const why = h("p", {}, h("a", { class: "button", href: `#/explain/${explained}` }, "Explain this message"));
-  return [h("h2", {}, `Message ${message.id}`), why, facts(lines), h("h3", {}, `Payload${note}`), payloadView(message.payload, message.payload_encoding)];
+  return [
+    h("h2", {}, `Message ${message.id}`),
+    why,
+    facts([...placeLines(message), ...propertyLines(message.properties), ...deathLines(message.dead)]),
+    ...userProperties(message.properties),
+    h("h3", {}, `Payload${note}`),
+    payloadView(message.payload, message.payload_encoding),
+  ];
+}
+
+function placeLines(message) {
+  const again = message.delivery_count > 1 ? `, redelivered ${counted(message.delivery_count - 1, "time")}` : "";
+  return [
+    ["topic", message.topic],
+    ["partition key", message.key ?? "–"],
+    ["partition", String(message.partition)],
+    ["sequence", String(message.sequence)],
+    ["received", moment(message.received_ms)],
+    ["publisher", message.publisher || "not known"],
+    ["QoS", QOS[message.qos]],
+    ["deliveries", `${count(message.delivery_count)}${again}`],
+    ["payload size", `${count(message.size_bytes)} B`],
+  ];
+}
+
+/** Return what protocols carry beside the payload, as far as the message has it. */
+function propertyLines(properties) {
+  const time = (ms) => (ms === null ? null : moment(ms));
+  const lines = [
+    ["content type", properties.content_type],
+    ["message ID", properties.message_id],
+    ["correlation ID", properties.correlation_id],
+    ["reply to", properties.reply_to?.replace(QUEUE_REPLY, "queue ") ?? null],
+    ["reply-to group ID", properties.reply_to_group_id],
+    ["user ID", properties.user_id],
+    ["sent", time(properties.sent_ms)],
+    ["expires", time(properties.expires_ms) ?? "never"],
+    ["not delivered before", time(properties.not_before_ms)],
+    ["priority", String(properties.priority)],
+    ["DMQ eligible", properties.dmq_eligible ? "yes" : null],
+  ];
+  return lines.filter(([, value]) => value !== null);
+}
+
+function deathLines(dead) {
+  if (!dead) return [];
+  const lines = [
+    ["dead-letter reason", `${words(dead.reason)}${dead.cause ? `: ${dead.cause}` : ""}`],
+    ["dead-lettered from", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`],
+  ];
+  if (dead.client) lines.push(["last consumer", dead.client]);
+  if (dead.via.length) lines.push(["since then in", dead.via.join(", ")]);
+  return lines;
+}
+
+function userProperties({ user_properties: pairs, user_properties_truncated: isCut }) {
+  const title = h("h3", {}, `User properties${isCut ? ", their beginning" : ""}`);
+  return [title, pairs.length ? facts(pairs) : h("p", { class: "quiet" }, "None.")];
 }
 
 /** Ask for confirmation or a target queue, and delete, move or copy these messages. */
