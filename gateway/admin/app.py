@@ -28,6 +28,7 @@ from sluicegate.gateway.admin.requests import path_name, text
 from sluicegate.gateway.admin.rest.bridges import BRIDGES
 from sluicegate.gateway.admin.rest.clients import CLIENTS
 from sluicegate.gateway.admin.rest.cluster import CLUSTER
+from sluicegate.gateway.admin.rest.definitions import DEFINITIONS
 from sluicegate.gateway.admin.rest.history import HISTORY
 from sluicegate.gateway.admin.rest.links import LINKS
 from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
@@ -50,7 +51,7 @@ from sluicegate.protocols.transport.origins import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-PARTS_OF_NODE: Final = (NODE, HISTORY, CLUSTER, REPLICATION, MESSAGE_VPNS, LINKS)
+PARTS_OF_NODE: Final = (NODE, HISTORY, CLUSTER, REPLICATION, MESSAGE_VPNS, DEFINITIONS, LINKS)
 # All operations of the admin API.
 OPERATIONS: Final = tuple(
     each
@@ -104,6 +105,7 @@ def build_app(
     router.router.redirect_slashes = False
     router.state.body_timeout_s = body_timeout_s
     router.state.operations = OPERATIONS
+    router.state.events = events
     router.state.exposition = Exposition(queue_label_max=queue_label_max)
     guard = Guard(
         AccountLimits(router, places),

@@ -67,6 +67,7 @@ class Answer:
     meaning: str
     schema: Described | None = None  # None: no JSON
     media_type: str = JSON
+    other_media_types: tuple[str, ...] = ()  # that the request may ask for
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,7 @@ class Operation:
     body: Described | None
     of_vpn: bool  # it applies to one message VPN
     level: AccessLevel  # required, in that VPN or in the node
+    body_media_types: tuple[str, ...] = (JSON,)
 
 
 _PROBLEM: Final[JsonSchema] = {
@@ -137,6 +139,7 @@ class Operations:
         level: AccessLevel | None = None,
         name: str = "",
         summary: str = "",
+        body_media_types: tuple[str, ...] = (JSON,),
     ) -> Callable[[Perform], Perform]:
         """Declare the operation that a function performs. The function's name is its id, the docstring its summary.
 
@@ -164,6 +167,7 @@ class Operations:
                     body=body,
                     of_vpn=of_vpn,
                     level=needed,
+                    body_media_types=body_media_types,
                 )
             )
             return perform

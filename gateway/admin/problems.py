@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem details, and the check of an account's access level."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import orjson
@@ -21,12 +22,20 @@ ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck; health prob
 class Unacceptable(Exception):
     """A request that cannot be served, with the status and problem details to answer."""
 
-    def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        title: str,
+        detail: str,
+        headers: dict[str, str] | None = None,
+        members: Mapping[str, object] | None = None,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.title = title
         self.detail = detail
         self.headers = headers or {}  # of the answer
+        self.members = members or {}  # extension members of the problem details
 
 
 class NotPermitted(Unacceptable):
@@ -36,7 +45,7 @@ class NotPermitted(Unacceptable):
         super().__init__(403, "Not permitted", detail)
 
 
-def problem(status: int, title: str, detail: str, **members: str) -> Response:
+def problem(status: int, title: str, detail: str, **members: object) -> Response:
     """Return a problem response. `members` are extension members, such as the field that was wrong."""
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **members}
     return Response(orjson.dumps(body), status, media_type=MEDIA_TYPE)
@@ -46,7 +55,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
     """Return the problem response for an error a handler raised."""
     match error:
         case Unacceptable():
-            response = problem(error.status, error.title, error.detail)
+            response = problem(error.status, error.title, error.detail, **error.members)
             response.headers.update(error.headers)
             return response
         case QueueInvalid():

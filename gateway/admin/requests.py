@@ -19,6 +19,7 @@ from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
+TRUTHS: Final = {"true": True, "false": False}
 assert BODY_TIMEOUT_S_MAX < ANSWER_TIMEOUT_S, "otherwise a slow client is reported as a slow node"
 # The pages contain no script. Should a name ever be unescaped, the browser still runs nothing.
 CONTENT_SECURITY_POLICY: Final = (
@@ -95,6 +96,14 @@ def text(request: Request, parameter: TextParameter) -> str | None:
     raise QueueInvalid(parameter.name, f"{given!r} is not allowed", f"1 to {parameter.chars_max} characters")
 
 
+def truth(request: Request, parameter: TextParameter) -> bool:
+    """Return a query parameter that is `true` or `false`; false where it is absent. Raises QueueInvalid."""
+    given = text(request, parameter) or "false"
+    if given not in TRUTHS:
+        raise QueueInvalid(parameter.name, f"{given!r} is not allowed", ", ".join(TRUTHS))
+    return TRUTHS[given]
+
+
 def content_type(request: Request) -> str:
     """Return the media type of the body without parameters, empty if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -106,7 +115,7 @@ async def json_object(request: Request) -> dict[str, object]:
     if given != "application/json":
         raise Unacceptable(415, "Not JSON", f"the content type is {given!r}; send application/json")
     try:
-        value: object = orjson.loads(await _body(request))
+        value: object = orjson.loads(await read_body(request))
     except orjson.JSONDecodeError as problem:
         where = f"line {problem.lineno}, column {problem.colno}"
         raise Unacceptable(400, "Not JSON", f"the body is not JSON: {problem.msg} ({where})") from None
@@ -115,16 +124,16 @@ async def json_object(request: Request) -> dict[str, object]:
     return value
 
 
-async def _body(request: Request) -> bytearray:
-    """Return the body. Raises Unacceptable."""
+async def read_body(request: Request, *, bytes_max: int = BODY_BYTES_MAX) -> bytearray:
+    """Return the body. Raises Unacceptable, also for one that is larger than `bytes_max`."""
     body = bytearray()
     timeout_s: float = request.app.state.body_timeout_s
     try:
         async with asyncio.timeout(timeout_s):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > BODY_BYTES_MAX:
-                    raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
+                if len(body) > bytes_max:
+                    raise Unacceptable(413, "Too large", f"the body is larger than {bytes_max} bytes")
     except ClientDisconnect:  # for the audit: the client is gone
         raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
     except TimeoutError:

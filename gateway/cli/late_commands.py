@@ -50,7 +50,7 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
         "retained": Place("commands.clients.retained"),
         "listener": Place("commands.clients.listeners"),
         "context": Place("commands.contexts"),
-        "config": Place("commands.config.declarations"),
+        "config": Place("commands.config.definitions"),
         "reload": Place("commands.node.reload", "reload"),
         "explain": Place("commands.queues.explain"),
         "show": Place("commands.show.show"),

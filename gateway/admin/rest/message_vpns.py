@@ -15,19 +15,17 @@ from sluicegate.gateway.admin.operation import (
     Operations,
     TextParameter,
 )
-from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, text, view_answer, view_json
+from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, truth, view_answer, view_json
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
-from sluicegate.messaging.queues.definition import QueueInvalid
 
 MESSAGE_VPNS: Final = Operations()
 
 BODY: Final = section_body("MessageVpn", MessageVpnSettings)
 NOT_STORED: Final = Answer(503, "The store takes no rows now; `detail` gives the reason", PROBLEM)
 FORCE: Final = TextParameter("force", "true: disconnect its clients, and delete all that it has; default: false", 5)
-TRUTHS: Final = {"true": True, "false": False}
 
 
 @MESSAGE_VPNS.operation("GET", "/message-vpns", Answer(200, "By name", MessageVpnsView), of_vpn=False)
@@ -89,8 +87,5 @@ async def update_message_vpn(node: NodeInterface, request: Request) -> Response:
 )
 async def delete_message_vpn(node: NodeInterface, request: Request) -> Response:
     """Delete a message VPN that is not configured; it must have no clients, queues or messages, unless forced."""
-    given = text(request, FORCE) or "false"
-    if given not in TRUTHS:
-        raise QueueInvalid(FORCE.name, f"{given!r} is not allowed", ", ".join(TRUTHS))
-    await node.delete_message_vpn(path_name(request), force=TRUTHS[given])
+    await node.delete_message_vpn(path_name(request), force=truth(request, FORCE))
     return Response(status_code=204)

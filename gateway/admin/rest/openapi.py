@@ -98,7 +98,8 @@ def _operation(operation: Operation) -> JsonSchema:
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:
-        content = {"application/json": {"schema": reference(name_of(operation.body))}}
+        schema = reference(name_of(operation.body))
+        content = {media_type: {"schema": schema} for media_type in operation.body_media_types}
         described["requestBody"] = {"required": True, "content": content}
     return described
 
@@ -107,7 +108,8 @@ def _response(answer: Answer) -> JsonSchema:
     response: JsonSchema = {"description": answer.meaning}
     if answer.schema is not None:
         media_type = "application/problem+json" if answer.schema is PROBLEM else answer.media_type
-        response["content"] = {media_type: {"schema": reference(name_of(answer.schema))}}
+        schema = reference(name_of(answer.schema))
+        response["content"] = {each: {"schema": schema} for each in (media_type, *answer.other_media_types)}
     elif answer.status != 204:
         response["content"] = {answer.media_type: {"schema": {"type": "string"}}}
     return response

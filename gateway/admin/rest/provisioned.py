@@ -19,7 +19,7 @@ from sluicegate.gateway.admin.problems import permit
 from sluicegate.gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer, view_json
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.config.sections.admin import AccessLevel
-from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint, names_files
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, UserRequest
@@ -258,8 +258,6 @@ async def delete_rest_delivery_point(node: NodeInterface, request: Request) -> R
 async def _permitted(request: Request) -> dict[str, object]:
     """Return the body. If it names files of the node, the account must be an admin: they are read and sent away."""
     body = await json_object(request)
-    consumers = body.get("rest_consumers")
-    given = [each for each in consumers if isinstance(each, dict)] if isinstance(consumers, list) else []
-    if any(key.endswith("_file") and value is not None for each in given for key, value in each.items()):
+    if names_files(body):
         permit(request, request.state.operation, AccessLevel.ADMIN)
     return body

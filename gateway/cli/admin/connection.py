@@ -34,6 +34,14 @@ EVENT_DATA: Final = b"data: "  # a line of text/event-stream
 AUTHORIZATION: Final = "Authorization"
 
 
+class RequestRefused(CommandFailed):
+    """The gateway has refused a request. `members` are those of its problem details (RFC 9457)."""
+
+    def __init__(self, text: str, *, advice: str, members: Mapping[str, object]) -> None:
+        super().__init__(text, advice=advice)
+        self.members = members
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Follow no redirects: urllib would send the login to any host, and turn a POST into a GET."""
 
@@ -169,7 +177,7 @@ class AdminPort:
         except (orjson.JSONDecodeError, OSError, http.client.HTTPException):
             problem = None
         if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
-            return CommandFailed(str(problem["detail"]), advice=advice)
+            return RequestRefused(str(problem["detail"]), advice=advice, members=problem)
         text = f"{self._url} answered {error.code} {error.reason!r:.80}, which is not an answer of a gateway"
         return CommandFailed(text, advice=advice or ADDRESS_ADVICE)
 

@@ -3,7 +3,7 @@
 Their views import models of the configuration, which most commands do not need.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
@@ -17,6 +17,7 @@ from sluicegate.gateway.views.clients.accounts import (
     UserView,
 )
 from sluicegate.gateway.views.cluster import ClusterBrokersView, ClusterView, ReplicationView
+from sluicegate.gateway.views.definitions import DefinitionsView
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
@@ -129,6 +130,16 @@ class AdminObjects(AdminClient):
     def resume_bridge(self, name: str) -> BridgeView:
         """Connect a bridge."""
         return read_view(BridgeView, self._port.ask("POST", _bridge_path(name) + "/resume"))
+
+    def export_definitions(self, vpns: Sequence[str]) -> dict[str, object]:
+        """Return the document of what operators created, in some message VPNs or in all."""
+        query = urlencode([("vpn", name) for name in vpns])
+        return read_view(dict[str, object], self._port.ask("GET", f"/definitions?{query}" if query else "/definitions"))
+
+    def apply_definitions(self, document: Mapping[str, object], *, dry_run: bool, prune: bool) -> DefinitionsView:
+        """Bring the gateway to what a document says, or say what that would change."""
+        query = urlencode({"dry_run": str(dry_run).lower(), "prune": str(prune).lower()})
+        return read_view(DefinitionsView, self._port.ask("POST", f"/definitions?{query}", document))
 
     def list_users(self) -> UsersView:
         """Return every user."""

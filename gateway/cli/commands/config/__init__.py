@@ -1,1 +1,1 @@
-"""`sluicegate config`: declarations of a node's queues, users and other objects."""
+"""`sluicegate config`: definitions of a node's queues, users and other objects."""

@@ -1,5 +1,6 @@
 """The section of REST delivery points. Names and defaults are Solace's; numbers have their unit in the name."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -131,3 +132,10 @@ def _check_names(points: tuple[RestDeliveryPoint, ...]) -> tuple[RestDeliveryPoi
 
 
 RestDeliveryPoints = Annotated[tuple[RestDeliveryPoint, ...], AfterValidator(_check_names)]  # of one message VPN
+
+
+def names_files(values: Mapping[str, object]) -> bool:
+    """Return whether the description of a delivery point, or of changes of one, names files of the node."""
+    consumers = values.get("rest_consumers")
+    given = [each for each in consumers if isinstance(each, Mapping)] if isinstance(consumers, list | tuple) else []
+    return any(str(key).endswith("_file") and value is not None for each in given for key, value in each.items())

@@ -10,19 +10,20 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app
-from sluicegate.gateway.cli.commands.config.declarations import DIFFERS, as_yaml
+from sluicegate.gateway.cli.commands.config.definitions import DIFFERS
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
 from sluicegate.gateway.config.yaml_document import read_yaml
-from sluicegate.gateway.provisioning.declarations import (
+from sluicegate.gateway.definitions.document import (
     ADD,
     REMOVE,
-    DeclarationInvalid,
+    DefinitionsInvalid,
     Objects,
     differences,
-    read_declaration,
+    read_definitions,
 )
+from sluicegate.gateway.definitions.text import as_yaml
 from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.clients.accounts import ProfileKind
 from support.operations.memory_node import MemoryNode
@@ -224,8 +225,8 @@ message_vpns:
       - {name: bob, password: grace, client_profile: large}
 """)
     told = shell.run("config", "apply", str(file), *options, expect=FAILED)
-    assert "default: user 'ada' needs the ACL profile 'nobodys', which does not exist" in told
-    assert "default: user 'bob' needs the client profile 'large', which does not exist" in told
+    assert "default: user ada: it needs the ACL profile 'nobodys', which does not exist" in told
+    assert "default: user bob: it needs the client profile 'large', which does not exist" in told
     assert "'small'" not in told
     assert node.definitions == {}
 
@@ -246,7 +247,7 @@ def test_apply_reads_the_output_of_export(
     file.write_text(DOCUMENT + "#" * (2 << 20))
     shell.run("config", "apply", str(file))
     assert "orders/eu" in node.definitions
-    monkeypatch.setattr("sluicegate.gateway.cli.commands.config.declarations.BYTES_MAX", 100)
+    monkeypatch.setattr("sluicegate.gateway.cli.commands.config.definitions.BYTES_MAX", 100)
     assert "larger than 100 bytes" in shell.run("config", "apply", str(file), expect=USAGE)
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=DOCUMENT, expect=USAGE)
     assert "apply reads at most 100 Export one message VPN" in " ".join(
@@ -319,8 +320,8 @@ def test_differences_make_what_is_present_what_is_wanted(wanted: Objects, presen
 
 
 def test_a_document_that_is_no_mapping_of_both_is_none() -> None:
-    with pytest.raises(DeclarationInvalid, match="it has nothing"):
-        read_declaration({}, {"queues": dict})
+    with pytest.raises(DefinitionsInvalid, match="it has nothing"):
+        read_definitions({}, {"queues": dict})
 
 
 WITH_SETTINGS = """version: 1

@@ -2,8 +2,8 @@
 
 A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; a field
 that is left out has its default, so a document describes its objects completely. A message VPN that operators created
-has `settings` as well, a mapping; with them, applying the document creates it. `gateway.cli.commands.config.kinds`
-reads and changes the objects of a gateway.
+has `settings` as well, a mapping; with them, applying the document creates it. `gateway.definitions.kinds` reads and
+changes the objects of a node.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Mistake:
     text: str  # where, what, and what is allowed
 
 
-class DeclarationInvalid(ValueError):
+class DefinitionsInvalid(ValueError):
     """A document that this release cannot read. It has the first mistake of each object."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
@@ -58,10 +58,10 @@ class Change:
     before: Fields  # SET: those that differ, with their present values
 
 
-def read_declaration(
+def read_definitions(
     document: Mapping[str, object], checks: Mapping[str, Callable[[Fields], object]]
 ) -> dict[str, dict[str, Objects]]:
-    """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid.
+    """Return the objects of a document, by message VPN, kind and name. Raises DefinitionsInvalid.
 
     `checks` has a function for each kind, which checks an object and raises QueueInvalid. The settings of a message VPN
     are the object of the kind SETTINGS, under the name of the VPN.
@@ -69,7 +69,7 @@ def read_declaration(
     reading = _Reading(checks)
     found = reading.document(document)
     if reading.mistakes:
-        raise DeclarationInvalid(reading.mistakes)
+        raise DefinitionsInvalid(reading.mistakes)
     return found
 
 

@@ -1,0 +1,290 @@
+"""Export and import of definitions: what operators created, as one document.
+
+Each object needs the access level that an operation on it alone needs. An import is audited object by object.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import Final
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.operation import (
+    INVALID_PARAMETER,
+    JSON,
+    NO_VPN,
+    PROBLEM,
+    REFUSED,
+    TOO_LARGE,
+    TOO_SLOW,
+    Answer,
+    NamedSchema,
+    Operations,
+    TextParameter,
+)
+from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, level_too_low, permit
+from sluicegate.gateway.admin.requests import content_type, json_answer, read_body, text, truth, view_answer
+from sluicegate.gateway.admin.rest.schemas import fixed
+from sluicegate.gateway.config.document import ConfigError, Document
+from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
+from sluicegate.gateway.definitions.applying import applied, as_planned
+from sluicegate.gateway.definitions.document import (
+    SETTINGS,
+    VALUES_MAX,
+    VERSION,
+    DefinitionsInvalid,
+    Path,
+    read_definitions,
+)
+from sluicegate.gateway.definitions.export import exported
+from sluicegate.gateway.definitions.kinds import KINDS
+from sluicegate.gateway.definitions.plan import OUTCOMES, Step, Wanted, WhyNot, planned
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.definitions import DefinitionsView
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
+from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
+from sluicegate.messaging.queues.definition import QueueInvalid
+
+DEFINITIONS: Final = Operations()
+
+YAML: Final = "application/yaml"  # RFC 9512
+JSON_BYTES_MAX: Final = 16 << 20  # more than 8 MiB of YAML, which the command line reads, have in JSON
+YAML_BYTES_MAX: Final = 1 << 20  # reading YAML takes some seconds for each MiB, JSON some milliseconds
+APPLY_S: Final = 20.0  # after which an import begins no other change
+MISTAKES_MAX: Final = 100  # that an answer lists
+assert APPLY_S < ANSWER_TIMEOUT_S, "otherwise the request would be cut off in the middle of a change"
+
+VPNS: Final = TextParameter("vpn", "message VPN to export; repeatable; default: all", NAME_CHARS_MAX)
+FORMAT: Final = TextParameter("format", "json or yaml; default: json", 4)
+DRY_RUN: Final = TextParameter("dry_run", "true: change nothing, and answer what would change; default: false", 5)
+PRUNE: Final = TextParameter(
+    "prune", "true: delete what the document does not list, of the kinds that it lists; default: false", 5
+)
+
+_LISTS: Final = {
+    kind.kind: {"type": "array", "items": {"type": "object"}, "description": f"each {kind.label} with its name"}
+    for kind in KINDS
+    if kind.kind != SETTINGS
+}
+_OBJECTS: Final = {
+    "type": "object",
+    "properties": {SETTINGS: {"type": "object", "description": "of the message VPN, which they create"}, **_LISTS},
+    "additionalProperties": False,
+}
+DOCUMENT: Final = fixed(
+    "Definitions",
+    {
+        "type": "object",
+        "properties": {
+            "version": {"const": VERSION},
+            "message_vpns": {"type": "object", "additionalProperties": _OBJECTS},
+        },
+        "required": ["version", "message_vpns"],
+        "additionalProperties": False,
+    },
+)
+_MISTAKE: Final = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "JSON pointer to the wrong value; empty: the whole document"},
+        "detail": {"type": "string", "description": "what is wrong, and what is allowed"},
+        "line": {"type": "integer", "description": "in YAML, from 1"},
+        "column": {"type": "integer", "description": "in YAML, from 1"},
+    },
+    "required": ["path", "detail"],
+}
+INVALID_DOCUMENT: Final = NamedSchema(
+    "DefinitionsProblem",
+    lambda: {
+        "DefinitionsProblem": {
+            **PROBLEM.definitions()["Problem"],
+            "properties": {
+                **_properties(PROBLEM),
+                "mistakes": {"type": "array", "items": _MISTAKE, "description": "the first of each object"},
+            },
+        }
+    },
+)
+
+
+def _properties(schema: NamedSchema) -> Mapping[str, object]:
+    properties = schema.definitions()[schema.name]["properties"]
+    assert isinstance(properties, dict), "it is the schema of an object"
+    return properties
+
+
+@DEFINITIONS.operation(
+    "GET",
+    "/definitions",
+    Answer(200, "The document", DOCUMENT, other_media_types=(YAML,)),
+    Answer(409, "The document is too large; `detail` says what to do", PROBLEM),
+    NO_VPN,
+    INVALID_PARAMETER,
+    parameters=(VPNS, FORMAT),
+    of_vpn=False,
+    level=AccessLevel.NONE,  # checked below: in the node, or in the named message VPNs
+)
+async def export_definitions(node: NodeInterface, request: Request) -> Response:
+    """Definitions: what operators created, as a document that can be applied; without passwords."""
+    form = text(request, FORMAT) or "json"
+    if form not in ("json", "yaml"):
+        raise QueueInvalid(FORMAT.name, f"{form!r} is not allowed", "json, yaml")
+    vpns = _vpns_of(request)
+    account: AdminAccount = request.state.account
+    sees_settings = account.global_access_level >= AccessLevel.READ_ONLY
+    document = await exported(node, vpns, with_settings=sees_settings)
+    packed = orjson.dumps(document)
+    size_max = YAML_BYTES_MAX if form == "yaml" else JSON_BYTES_MAX
+    if len(packed) > size_max:
+        instead = "take JSON, or one message VPN at a time" if form == "yaml" else "take one message VPN at a time"
+        raise Refused(f"the document has {len(packed)} bytes, and in this format at most {size_max}: {instead}")
+    if form == "json":
+        return json_answer(packed)
+    from sluicegate.gateway.definitions.text import as_yaml  # late: importing PyYAML takes a twentieth of a start
+
+    return Response(await asyncio.to_thread(as_yaml, document), media_type=YAML)
+
+
+def _vpns_of(request: Request) -> list[str]:
+    """Return the message VPNs that a request names, each once. Raises NotPermitted and QueueInvalid."""
+    named = list(dict.fromkeys(request.query_params.getlist(VPNS.name)))
+    for name in named:
+        if not 0 < len(name) <= NAME_CHARS_MAX:
+            raise QueueInvalid(VPNS.name, f"{name!r:.80} is not allowed", f"1 to {NAME_CHARS_MAX} characters")
+        permit(request, request.state.operation, AccessLevel.READ_ONLY, name)
+    if not named:
+        permit(request, request.state.operation, AccessLevel.READ_ONLY)
+    return named
+
+
+@DEFINITIONS.operation(
+    "POST",
+    "/definitions",
+    Answer(200, "What became of each object; of a dry run, what would", DefinitionsView),
+    Answer(400, "The document is wrong; `mistakes` says where", INVALID_DOCUMENT, "application/problem+json"),
+    Answer(415, "The body is neither application/json nor application/yaml", PROBLEM),
+    TOO_SLOW,
+    TOO_LARGE,
+    REFUSED,
+    INVALID_PARAMETER,
+    parameters=(DRY_RUN, PRUNE),
+    body=DOCUMENT,
+    body_media_types=(JSON, YAML),
+    of_vpn=False,
+    level=AccessLevel.NONE,  # checked below: in the message VPNs that the document is about
+)
+async def import_definitions(node: NodeInterface, request: Request) -> Response:
+    """Create and change objects to match a document; a refusal ends it, and applying again goes on from there."""
+    ends_s = monotonic() + APPLY_S
+    dry_run, prune = truth(request, DRY_RUN), truth(request, PRUNE)
+    wanted = await _document(request)
+    _check_levels(request, wanted)
+    plan = await planned(node, wanted, prune=prune, why_not=_why_not(request.state.account))
+    if dry_run:
+        return view_answer(as_planned(plan))
+    view = await applied(node, plan, has_time=lambda: monotonic() < ends_s, on_made=lambda step: _audit(request, step))
+    return view_answer(view)
+
+
+def _check_levels(request: Request, wanted: Wanted) -> None:
+    """Check that the account may change something of all that a document is about. Raises NotPermitted."""
+    operation: str = request.state.operation
+    for vpn, by_kind in wanted.items():
+        permit(request, operation, AccessLevel.READ_WRITE, vpn)
+        if SETTINGS in by_kind:
+            permit(request, operation, AccessLevel.READ_WRITE)
+
+
+def _why_not(account: AdminAccount) -> WhyNot:
+    def why_not(level: AccessLevel, vpn: str) -> str:
+        has = account.level_in(vpn)
+        return "" if has >= level else level_too_low(account, level, has).detail
+
+    return why_not
+
+
+def _audit(request: Request, step: Step) -> None:
+    """Emit the event for one change, as if it had been made alone."""
+    account: AdminAccount = request.state.account
+    events: Events = request.app.state.events
+    what, outcome = f"{step.kind.label} {step.change.name}", OUTCOMES[step.change.action]
+    details = {
+        "account": account.name,
+        "from": request.client.host if request.client is not None else "",
+        "operation": request.state.operation,
+        "vpn": step.vpn,
+        "object": what,
+        "outcome": outcome.value,
+    }
+    who = f"{account.name!r}" if account.name else "anonymous"
+    text = f"{who} from {details['from']} applied a document: {what!r} of message VPN {step.vpn!r} was {outcome}"
+    events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+
+
+async def _document(request: Request) -> Wanted:
+    """Return the objects of the document in the body. Raises Unacceptable, with the mistakes in it."""
+    given = content_type(request)
+    if given not in (JSON, YAML):
+        detail = f"the content type is {given!r}; send {JSON} or {YAML}"
+        raise Unacceptable(415, "Neither JSON nor YAML", detail)
+    body = await read_body(request, bytes_max=JSON_BYTES_MAX if given == JSON else YAML_BYTES_MAX)
+    # In a thread: a large document takes seconds.
+    return await asyncio.to_thread(_read, bytes(body), is_yaml=given == YAML)
+
+
+def _read(body: bytes, *, is_yaml: bool) -> Wanted:
+    root, places = _from_yaml(body) if is_yaml else (_from_json(body), None)
+    try:
+        return read_definitions(root, {kind.kind: kind.complete for kind in KINDS})
+    except DefinitionsInvalid as invalid:
+        mistakes: list[Mapping[str, object]] = []
+        for each in invalid.mistakes[:MISTAKES_MAX]:
+            found: dict[str, object] = {"path": _pointer(each.path), "detail": each.text}
+            if places is not None:
+                place = places.place(each.path)
+                found |= {"line": place.line, "column": place.column}
+            mistakes.append(found)
+        raise _wrong(mistakes) from None
+
+
+def _from_json(body: bytes) -> Mapping[str, object]:
+    try:
+        root: object = orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        where = f"line {problem.lineno}, column {problem.colno}"
+        raise _wrong([{"path": "", "detail": f"the body is not JSON: {problem.msg} ({where})"}]) from None
+    if not isinstance(root, dict):
+        raise _wrong([{"path": "", "detail": "it is not a mapping; allowed: version and message_vpns"}])
+    return root
+
+
+def _from_yaml(body: bytes) -> tuple[Mapping[str, object], Document]:
+    from sluicegate.gateway.config.yaml_document import read_yaml  # late, as above
+
+    try:
+        document = read_yaml(body.decode(), "the document", nodes_max=VALUES_MAX)
+    except UnicodeDecodeError as problem:
+        raise _wrong([{"path": "", "detail": f"byte {problem.start} is not UTF-8"}]) from None
+    except ConfigError as error:
+        raise _wrong(
+            [
+                {"path": "", "detail": each.text, "line": each.place.line, "column": each.place.column}
+                for each in error.problems
+            ]
+        ) from None
+    return document.root, document
+
+
+def _wrong(mistakes: Sequence[Mapping[str, object]]) -> Unacceptable:
+    detail = "\n".join(str(each["detail"]) for each in mistakes)
+    return Unacceptable(400, "Not a document of definitions", detail, members={"mistakes": mistakes})
+
+
+def _pointer(path: Path) -> str:
+    """Return a path as a JSON pointer (RFC 6901)."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
