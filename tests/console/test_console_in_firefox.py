@@ -1,0 +1,98 @@
+"""The console in Firefox: every page opens without an error, figures are live, forms work, charts are drawn."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from support.operations.console_traffic import client_of, publish
+from support.operations.firefox import FirefoxPage, firefox
+from support.processes.gateway import GatewayProcess, gateway
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+DETAILS: Final = ("queues/wide", "queues/wide/messages", "templates", "message-vpns/default", "clients/worker")
+LINE_PIXELS_MIN: Final = 50  # of the colour of a series; its legend is no part of the canvas
+# How many pixels of a chart have the colour of its first series, in each chart of the page.
+PIXELS_OF_SERIES: Final = """[...document.querySelectorAll(".plot canvas")].map(canvas => {
+    const accent = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+    const wanted = [1, 3, 5].map(at => parseInt(accent.slice(at, at + 2), 16));
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let found = 0;
+    for (let at = 0; at < data.length; at += 4)
+        if (data[at + 3] > 200 && wanted.every((value, part) => Math.abs(data[at + part] - value) < 30)) found += 1;
+    return found;
+})"""
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path_factory.mktemp("console")) as process:
+        process.create_queue("wide", partition_count=3, access_type="non-exclusive")
+        yield process
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run Firefox."""
+    with firefox(tmp_path_factory.mktemp("firefox")) as address:
+        yield address
+
+
+@pytest.fixture
+def page(browser: str, running: GatewayProcess) -> Iterator[FirefoxPage]:
+    """Open the console of the gateway; an error on its console fails the test."""
+    with FirefoxPage(browser) as opened:
+        opened.open(f"{running.admin_url}/console/")
+        opened.wait_for_text("#state", "live")
+        yield opened
+        assert opened.errors == []
+
+
+def go(page: FirefoxPage, path: str) -> None:
+    """Open a page of the console by its address, and wait until it shows something of the gateway."""
+    page.evaluate(f"void (document.querySelector('#page').replaceChildren(), location.hash = {f'#/{path}'!r})")
+    page.wait_for("document.querySelector('#page h1') !== null")
+    page.wait_for_answers()
+    page.wait_for_text("#state", "live")
+
+
+def test_every_page_opens_without_an_error(page: FirefoxPage, running: GatewayProcess) -> None:
+    paths = page.evaluate(
+        "[...document.querySelectorAll('#pages a[data-path]:not([hidden])')].map(a => a.dataset.path)"
+    )
+    assert len(paths) > 10
+    with client_of(running, "worker") as client, client.consumer("wide"):
+        for path in [*paths, *DETAILS]:
+            go(page, path)
+            assert page.text("#page h1") not in ("", "Not found"), path
+            assert page.text("#page").strip() != page.text("#page h1"), path
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_figures_are_live(page: FirefoxPage, running: GatewayProcess) -> None:
+    ready = 'table[aria-label="Busiest queues"] tr[data-key="wide"] td:nth-child(5)'
+    page.wait_for_text(ready, "0")
+    publish(running, "wide", b"1")
+    page.wait_for_text(ready, "1")
+    publish(running, "wide", b"2", b"3")
+    page.wait_for_text(ready, "3")
+
+
+def test_charts_are_drawn(page: FirefoxPage, running: GatewayProcess) -> None:
+    publish(running, "wide", *[b"x"] * 200)
+    go(page, "queues/wide")
+    page.wait_for(f"{PIXELS_OF_SERIES}.length >= 3 && {PIXELS_OF_SERIES}.every(each => each > {LINE_PIXELS_MIN})")
+
+
+def test_a_queue_is_created_and_deleted(page: FirefoxPage, running: GatewayProcess) -> None:
+    go(page, "queues")
+    page.click_button("New queue")
+    page.type("dialog[open] [name=name]", "made-in-firefox")
+    page.click_button("Create", within="dialog[open]")
+    page.wait_for_text("#page h1", "made-in-firefox")
+    assert running.queue("made-in-firefox")["durable"] is True
+    page.click_button("Delete queue")
+    page.click_button("Delete", within="dialog[open]")
+    page.wait_for_text("#notices", "made-in-firefox was deleted")
+    page.wait_for_text("#page h1", "Queues")
+    page.wait_for("document.querySelector('tr[data-key=made-in-firefox]') === null")
