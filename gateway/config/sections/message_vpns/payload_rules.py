@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.sections.section import NamedSection, Section
 from sluicegate.gateway.config.sections.security.authentication import unique_names
-from sluicegate.gateway.config.sections.values import MIB, Size
+from sluicegate.gateway.config.sections.values import KIB, MIB, Size
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
 
 RULES_MAX: Final = 1000  # of one message VPN; all are checked when a new topic is used
@@ -21,7 +21,7 @@ class Schemas(Section):
         default=None, description="folder with the schema files that `payload_rules` name; read again when one changes"
     )
     payload_bytes_max: Size = Field(
-        default=1 * MIB,
+        default=64 * KIB,
         ge=1,
         le=64 * MIB,
         description="largest payload that fits any rule: checking a larger one would hold up other clients",

@@ -162,6 +162,10 @@ def test_protobuf_messages_fit_with_the_fields_of_their_type_only(tmp_path: Path
     assert problem_of(b"\x20\x01") == "shop.Order has no field 4"
     assert problem_of(b"\x12\x02\x10\x01") == "shop.Order has no field 2 in line"
     assert problem_of(b"\x1a\x02\x10\x01") == "shop.Order has no field 2 in more"
+    long = b"\x1a\x00" * 600  # more lines
+    assert finder(tmp_path, "shop.desc", message_type="shop.Order", bytes_max=2000)(long) == ""
+    text = finder(tmp_path, "shop.desc", message_type="shop.Order", bytes_max=2000)(long + b"\x20\x01")
+    assert text == "it has fields that shop.Order does not have"
     lenient = finder(tmp_path, "shop.desc", message_type="shop.Order", unknown=True)
     assert lenient(b"\x20\x01") == ""
 
