@@ -170,12 +170,6 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_backends(self) -> Self:
-        if self.brokers is not None and any(vpn.authentication.http.url for vpn in self.message_vpns().values()):
-            raise ValueError("authentication.http and brokers do not go together yet: several brokers share no logins")
-        return self
-
-    @model_validator(mode="after")
     def _check_cluster(self) -> Self:
         if not self.cluster.enabled:
             return self

@@ -17,7 +17,7 @@ from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.messaging.clients.rights import BackendUnavailable
 from sluicegate.messaging.clients.roster import DEFAULT, ClientRoster, ClientUsername
 from sluicegate.protocols.security.authentication import Principal
-from sluicegate.protocols.security.backends import Admission, GuardedBackend, Login
+from sluicegate.protocols.security.backends import Admission, Granted, GuardedBackend, Login
 
 if TYPE_CHECKING:
     from sluicegate.protocols.security.http_backend import HttpBackend
@@ -34,6 +34,7 @@ class ExternalLogins:
 
     def __init__(self, roster: ClientRoster, runtime: Runtime) -> None:
         self.usernames: OrderedDict[str, ClientUsername] = OrderedDict()
+        self._answered_ms: dict[str, int] = {}  # of these: when a backend was asked about them last, by the wall clock
         self.counts: dict[str, int] = {}  # of backends that were replaced, and PROFILE_MISSING
         self._roster = roster
         self._runtime = runtime
@@ -101,14 +102,36 @@ class ExternalLogins:
         if self._is_account(login.user_name):
             guarded.forget(login.user_name)
             return None
-        if admission is None or not self._remember(login.user_name, admission):
+        now_ms = self._runtime.clock.wall_ms()
+        if admission is None or not self._remember(login.user_name, Granted(admission, now_ms)):
             return None
         return Principal(login.user_name)
+
+    def granted(self, user_name: str) -> Granted | None:
+        """Return what the backend granted a user, None for a name that it has not let in."""
+        username = self.usernames.get(user_name)
+        if username is None or self._roster.username(user_name) is not username:
+            return None
+        return Granted(Admission(username.client_profile, username.acl_profile), self._answered_ms[user_name])
+
+    def takes_over(self, user_name: str, granted: Granted) -> bool:
+        """Let in a user whom another broker of this machine has asked about; return whether that is possible.
+
+        The newest answer about a name holds. An account of the name is one at all brokers, and its profiles hold.
+        """
+        if self._is_account(user_name):
+            return True
+        if self._guarded is None:
+            return False
+        if user_name in self.usernames and self._answered_ms[user_name] >= granted.answered_ms:
+            return True
+        return self._remember(user_name, granted)
 
     def forget(self, names: Iterable[str]) -> None:
         """Forget users, whose names are accounts from now on. The roster has these, or gets them next."""
         for name in names:
-            self.usernames.pop(name, None)
+            if name in self.usernames:
+                self._drop(name)
             if self._guarded is not None:
                 self._guarded.forget(name)
 
@@ -120,14 +143,14 @@ class ExternalLogins:
         acl_names = {DEFAULT, *[each.name for each in acls]}
         for name, each in list(self.usernames.items()):
             if self._guarded is None or each.client_profile not in client_names or each.acl_profile not in acl_names:
-                del self.usernames[name]
+                self._drop(name)
         return list(self.usernames.values())
 
     def with_profile(self, field: ProfileKind, profile: str) -> list[str]:
-        """Return the names of the connected users with a profile; those that are not connected are forgotten."""
+        """Return the names of the users here with a profile; those that are not here are forgotten."""
         found = [name for name, each in self.usernames.items() if getattr(each, field) == profile]
         for name in found:
-            if self._roster.connected_count(name) == 0:
+            if not self._roster.is_here(name):
                 self._remove(name)
         return sorted(name for name in found if name in self.usernames)
 
@@ -143,7 +166,8 @@ class ExternalLogins:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _remember(self, name: str, admission: Admission) -> bool:
+    def _remember(self, name: str, granted: Granted) -> bool:
+        admission = granted.admission
         username = ClientUsername(name, True, admission.client_profile or DEFAULT, admission.acl_profile or DEFAULT)
         if not self._roster.has_profiles(username):
             self.counts[PROFILE_MISSING] = self.counts.get(PROFILE_MISSING, 0) + 1
@@ -154,9 +178,10 @@ class ExternalLogins:
             self._roster.set_username(name, username)
             self.usernames[name] = username
         self.usernames.move_to_end(name)
+        self._answered_ms[name] = granted.answered_ms
         if len(self.usernames) > USERNAMES_MAX:
             oldest = next(iter(self.usernames))
-            if self._roster.connected_count(oldest):
+            if self._roster.is_here(oldest):
                 self.usernames.move_to_end(oldest)
             else:
                 self._remove(oldest)
@@ -169,9 +194,14 @@ class ExternalLogins:
 
     def _remove(self, name: str) -> None:
         """Forget a user, also in the roster, unless its entry there is an account."""
-        username = self.usernames.pop(name)
+        username = self._drop(name)
         if self._roster.username(name) is username:
             self._roster.set_username(name, None)
+
+    def _drop(self, name: str) -> ClientUsername:
+        """Forget a user here; the roster may still have it."""
+        del self._answered_ms[name]
+        return self.usernames.pop(name)
 
     def _tell(self, backend: "HttpBackend", reason: str, url: str) -> None:
         if backend is not self._backend:

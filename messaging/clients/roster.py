@@ -349,6 +349,10 @@ class ClientRoster:
         connected = self._connected.get(user)
         return 0 if connected is None else connected.count
 
+    def is_here(self, user: str) -> bool:
+        """Return whether a user has a connection here, or visits from another broker of this machine."""
+        return user in self._connected or user in self._visitors
+
     def _renew(self, user: str) -> None:
         """Apply the current profiles of a user to its connections."""
         username = self._username(user)

@@ -103,8 +103,8 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
 
     def _join(self, client: PassedClient, transport: ByteTransport) -> None:
         try:
-            self.enter(self.vpns.named(client.vpn, self.services, ""))
-        except ClientDenied:  # its message VPN has been deleted meanwhile
+            self.enter(self.vpns.of_passed(client, self.services))
+        except ClientDenied:  # its message VPN or profile has been deleted meanwhile
             transport.abort()
             return
         self.identity.authenticated(client.principal)
@@ -291,7 +291,8 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             self.handle(self.engine.go_on(self._clock.now_ms()))
             return
         self.flush()  # the end of the handshake
-        client = PassedClient(self.identity.vpn, "", self.identity.principal())
+        granted = self.services.authenticator.granted(self.identity.user)
+        client = PassedClient(self.identity.vpn, "", self.identity.principal(), granted)
         try:
             forwarding.forward(home, transport, peer, self.engine.unread, about=client.encode(b""))
         except NotForwarded as error:

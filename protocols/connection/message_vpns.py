@@ -7,9 +7,10 @@ It is the VPN of the listener, unless the client names one: in its protocol's ow
 from collections.abc import Mapping
 from typing import Final, Generic, Protocol, TypeVar, final
 
-from sluicegate.messaging.clients.rights import VPN_UNKNOWN, ClientDenied
+from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, VPN_UNKNOWN, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.connection.passed_client import PassedClient
 from sluicegate.protocols.security.authentication import Authenticator
 
 SEPARATOR: Final = "@"
@@ -69,6 +70,21 @@ class MessageVpns(Generic[S]):
             text = f"403 Message VPN Not Allowed: there is no message VPN {name[:NAME_SHOWN_CHARS_MAX]!r}"
             here.clients.denials.deny(VPN_UNKNOWN, client, text)
             raise ClientDenied(VPN_UNKNOWN, text)
+        return found
+
+    def of_passed(self, client: PassedClient, here: S) -> S:
+        """Return the services of the VPN of a client that another broker of this machine has authenticated.
+
+        What a backend has granted its user holds here too. Raises ClientDenied, counted and told, where it cannot.
+        """
+        found = self.named(client.vpn, here, client.name)
+        user_name, granted = client.principal.user_name, client.granted
+        if granted is not None and not found.authenticator.takes_over(user_name, granted):
+            text = (
+                f"401 Unauthorized: user {user_name!r}, whom another broker of this machine let in, cannot come in here"
+            )
+            found.clients.denials.deny(NOT_AUTHENTICATED, client.name, text)
+            raise ClientDenied(NOT_AUTHENTICATED, text)
         return found
 
     def of_user(self, user_name: str, here: S, client: str) -> tuple[str, S]:

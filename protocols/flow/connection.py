@@ -68,8 +68,10 @@ class FlowConnection(FlowPeer, StreamUser):
 
     def _join(self, visitor: PassedClient, transport: ByteTransport) -> None:
         try:
-            self.enter(self.vpns.named(visitor.vpn, self.services, visitor.name))
-        except ClientDenied:  # its message VPN has been deleted meanwhile: the other broker sees the end of the stream
+            self.enter(self.vpns.of_passed(visitor, self.services))
+        except (
+            ClientDenied
+        ):  # its message VPN or profile has been deleted meanwhile: the other broker sees the end of the stream
             transport.abort()
             return
         self.named(visitor.name)

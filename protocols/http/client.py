@@ -361,7 +361,7 @@ class HttpClient(Behaviour):
     def _visiting(self, visitor: PassedClient) -> Principal:
         """Give a client its rights that has its place at another broker. Raises HttpProblem."""
         try:
-            self._enter(self.vpns.named(visitor.vpn, self.listener_services, self.name))
+            self._enter(self.vpns.of_passed(visitor, self.listener_services))
         except ClientDenied as denied:
             raise self._refused(denied) from None
         self.publishing.publisher.rights = self.identity.visit(

@@ -17,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import PLAIN, AccountSecrets, kind_of, scram_of
-from sluicegate.protocols.security.backends import Login
+from sluicegate.protocols.security.backends import Granted, Login
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.login_queue import WAIT_MS_MAX, network_of
 from sluicegate.protocols.security.password_checks import PasswordChecks, VerifiedPasswords
@@ -123,6 +123,12 @@ class External(Protocol):
     async def principal(self, login: Login) -> Principal | None:
         """Return who a client is, None if it is not let in. Raises BackendUnavailable."""
 
+    def granted(self, user_name: str) -> Granted | None:
+        """Return what the backend granted a user, None for a name that it has not let in."""
+
+    def takes_over(self, user_name: str, granted: Granted) -> bool:
+        """Let in a user whom another broker of this machine has asked about; return whether that is possible."""
+
 
 class Authenticator:
     """Checks user names and passwords, and knows the mechanisms that need more than one message.
@@ -187,6 +193,17 @@ class Authenticator:
         if self.external is None or not self.external.is_asked:
             return False
         return 0 < len(user_name) <= USER_NAME_CHARS_MAX and not self.knows(user_name)
+
+    def granted(self, user_name: str) -> Granted | None:
+        """Return what a backend granted a user who is let in; None if no backend has decided about the name."""
+        return None if self.external is None else self.external.granted(user_name)
+
+    def takes_over(self, user_name: str, granted: Granted) -> bool:
+        """Let in a user whom another broker of this machine has asked a backend about; return whether it may come in.
+
+        It may not where its profiles do not exist, or no backend is asked any more.
+        """
+        return self.external is not None and self.external.takes_over(user_name, granted)
 
     async def client(
         self, user_name: str, password: bytes, *, listener: str, host: str, client: str = ""

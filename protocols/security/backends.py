@@ -48,6 +48,14 @@ class Admission:
     acl_profile: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a backend has granted a user, and when: brokers of one machine tell each other of clients that move."""
+
+    admission: Admission
+    answered_ms: int  # wall clock
+
+
 class BackendFailed(Exception):
     """A backend gave no answer that could be used. The text is for the log."""
 

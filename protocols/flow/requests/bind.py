@@ -126,7 +126,8 @@ def _relay_publisher(peer: FlowPeer, request: OpenPub) -> bool:
     if passage is None or not passage.is_open:
         _refuse_for_now(peer, request, f"broker {home} of this machine, which has publisher {request.name!r}, is away")
         return True
-    visitor = PassedClient(peer.identity.vpn, peer.client, peer.identity.principal())
+    granted = peer.services.authenticator.granted(peer.identity.user)
+    visitor = PassedClient(peer.identity.vpn, peer.client, peer.identity.principal(), granted)
     message = PUBLISHER + encode_peer(client, visitor.encode(request.encode()))
     try:
         stream = open_stream(passage, message, files_max=peer.services.files_max)

@@ -78,7 +78,8 @@ def _stream_to(client: HttpClient, request: Request, principal: Principal, home:
     passage = brokers.passage_to(home)
     if passage is None or not passage.is_open:
         raise _away(f"broker {home} of this machine, which has the flow, is away")
-    who = PassedClient(client.identity.vpn, client.name, principal)
+    granted = client.services.authenticator.granted(principal.user_name)
+    who = PassedClient(client.identity.vpn, client.name, principal, granted)
     message = HTTP_CLIENT + encode_peer(peer, who.encode(b""))
     data = _written(request, body)
     fits = len(message) + len(data) <= MESSAGE_BYTES_MAX

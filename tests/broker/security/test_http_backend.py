@@ -367,7 +367,6 @@ def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path) -> None:
     for settings, reason in (
         (("authentication.http.url=ftp://x/",), "an http or https URL"),
         (("authentication.http.url=http://x/", f"authentication.http.secret_file={tmp_path}/absent"), "secret_file"),
-        (("authentication.http.url=http://x/", "brokers=2"), "do not go together"),
     ):
         with pytest.raises(ConfigError, match=reason):
             load(settings=settings)

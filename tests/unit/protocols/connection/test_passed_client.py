@@ -4,10 +4,12 @@ import pytest
 
 from sluicegate.protocols.connection.passed_client import PassedClient, decode_client
 from sluicegate.protocols.security.authentication import ANONYMOUS, Principal
+from sluicegate.protocols.security.backends import Admission, Granted
 
 CLIENTS = [
     PassedClient("default", "", ANONYMOUS),
     PassedClient("größe", "client \udc80", Principal("user", 2**40)),
+    PassedClient("default", "client", Principal("user"), Granted(Admission("", "größe"), 2**40)),
 ]
 
 
