@@ -449,6 +449,7 @@ class Node:
             topics.end()
         self.history.end()
         await asyncio.gather(*[server.stop(within_s=clients_s) for server in self.servers])
+        await asyncio.gather(*[vpn.token_keys.close() for vpn in self.vpns.values()])
         await asyncio.gather(*[vpn.external.close() for vpn in self.vpns.values()])  # clients have asked it until now
         await self.operator_ports.stop()
         await self._wait_for_spool()

@@ -52,6 +52,7 @@ from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.gateway.security.external_logins import ExternalLogins
+from sluicegate.gateway.security.fetched_keys import FetchedTokenKeys
 from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.messaging.clients.homes import publisher_of_key
 from sluicegate.messaging.clients.payload_rules import PayloadRules
@@ -61,7 +62,7 @@ from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.network.clients import NetworkClients
-from sluicegate.messaging.observability.events import VPN_STATE_CHANGED
+from sluicegate.messaging.observability.events import VPN_STATE_CHANGED, VPN_TOKEN_KEYS_DOWN, VPN_TOKEN_KEYS_UP
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.queue_ways import QueueWays
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -134,7 +135,7 @@ class MessageVpn:
         self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
         self.users, self.external = self._make_users(stored), self._make_external()
         self._configure_roster()
-        self.accounts = self._make_accounts(credentials)
+        self.accounts, self.token_keys = self._make_accounts(credentials), self._make_token_keys(credentials)
 
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
@@ -158,6 +159,7 @@ class MessageVpn:
 
     async def start(self, stored: StoredVpn) -> None:
         """Restore what the store has, and create what the configuration declares."""
+        self.token_keys.start()
         self.space.retained.clock.broker = self._services.config.node.name
         restore_retained(stored, self.space)
         self.forget_deletions()
@@ -238,6 +240,7 @@ class MessageVpn:
         self.access.config = self._services.config.message_vpn(self.name)
         self._apply_quotas()
         self.accounts.configure(self.config.authentication, credentials)
+        self.token_keys.configure(self.config.authentication.oauth, credentials)
         self.external.configure(self.config.authentication.http)
         return self.renew_roster()
 
@@ -315,6 +318,7 @@ class MessageVpn:
         """
         self.keep_queues()
         await self.external.close()
+        await self.token_keys.close()
         await self.bridges.stop()
         await self.rest.stop()
         self.http_flows.end("the message VPN is deleted")
@@ -449,6 +453,17 @@ class MessageVpn:
         )
         accounts.authenticator.external = self.external
         return accounts
+
+    def _make_token_keys(self, credentials: ConfiguredCredentials) -> FetchedTokenKeys:
+        keys = FetchedTokenKeys(self._services.clock, self._tell_token_keys)
+        keys.configure(self.config.authentication.oauth, credentials)
+        return keys
+
+    def _tell_token_keys(self, url: str, reason: str) -> None:
+        if reason:
+            self.events.emit(VPN_TOKEN_KEYS_DOWN, f"The token keys at {url} cannot be fetched: {reason}")
+        else:
+            self.events.emit(VPN_TOKEN_KEYS_UP, f"The token keys at {url} are fetched and in force")
 
     def _make_rest_points(self, stored: StoredVpn) -> RestPoints:
         services = self._services

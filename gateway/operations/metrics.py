@@ -117,6 +117,10 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
         yield Sample("sluicegate_clients_denied_total", count, (reason,))
     for outcome, count in vpn.external.outcomes().items():
         yield Sample("sluicegate_external_logins_total", count, (outcome,))
+    for outcome, count in vpn.token_keys.counts().items():
+        yield Sample("sluicegate_token_keys_fetches_total", count, (outcome,))
+    if (age_s := vpn.token_keys.age_s()) is not None:
+        yield Sample("sluicegate_token_keys_age_seconds", age_s)
     for (rule, outcome), count in vpn.payload_rules.counts.items():
         yield Sample("sluicegate_payload_rule_messages_total", count, (outcome, rule))
     if vpn.payload_rules.rules:

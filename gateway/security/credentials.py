@@ -65,15 +65,16 @@ def read_credentials(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callabl
 
 
 def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":
-    if oauth.jwks_file is None:
+    if not oauth.takes_tokens():
         return None
     from sluicegate.protocols.security.bearer_tokens import (  # late: its libraries are a tenth of a start
         TokenVerifier,
         read_keys,
     )
+    from sluicegate.protocols.security.token_keys import TokenKeys
 
     return TokenVerifier(
-        read_keys(oauth.keys_text()),
+        TokenKeys(None if oauth.jwks_file is None else read_keys(oauth.keys_text())),
         issuer=oauth.issuer,
         audience=oauth.audience,
         user_claim=oauth.user_claim,

@@ -109,6 +109,9 @@ SYSTEM_LINK_LEFT_OUT: Final = EventKind("SYSTEM_NETWORK_INTEREST_LEFT_OUT", WARN
 SYSTEM_LINK_CLOCK: Final = EventKind("SYSTEM_NETWORK_CLOCK_AHEAD", WARNING)  # of a neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer
+# Ours: of the keys that tokens are checked with, where they are fetched from a URL.
+VPN_TOKEN_KEYS_UP: Final = EventKind("VPN_OAUTH_KEYS_UP", INFO)
+VPN_TOKEN_KEYS_DOWN: Final = EventKind("VPN_OAUTH_KEYS_DOWN", WARNING)
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
 VPN_SPOOL_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
 VPN_SPOOL_QUOTA_EXCEEDED: Final = EventKind("VPN_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)

@@ -1,7 +1,7 @@
 """Bearer tokens: JSON Web Tokens (RFC 7519) that an authorization server signed, checked by its public keys.
 
-No network: the keys are given (RFC 7517), and operators who rotate them reload the configuration. See also: tokens in
-SASL (`oauth`), and tokens in place of a password (`authentication`).
+No network: the keys are given (RFC 7517), by a file or by what fetches them (`token_keys`). See also: tokens in SASL
+(`oauth`), and tokens in place of a password (`authentication`).
 """
 
 import json
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Final
 
 from joserfc import jwt
-from joserfc.errors import JoseError
+from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
 from sluicegate.protocols.security.authentication import USER_NAME_CHARS_MAX, AuthenticationFailed, Principal
+from sluicegate.protocols.security.token_keys import TokenKeys
 
 TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
 LEEWAY_S: Final = 60  # what two clocks may differ by
@@ -50,9 +51,9 @@ class TokenVerifier:
     """Tells whose token it is."""
 
     def __init__(
-        self, keys: KeySet, *, issuer: str, audience: str, user_claim: str, wall_ms: Callable[[], int]
+        self, keys: TokenKeys, *, issuer: str, audience: str, user_claim: str, wall_ms: Callable[[], int]
     ) -> None:
-        self._keys = keys
+        self.keys = keys
         self._user_claim = user_claim
         self._wall_ms = wall_ms
         self._registry = JWSRegistry(algorithms=list(ALGORITHMS))
@@ -69,9 +70,16 @@ class TokenVerifier:
         """Return who the token stands for, and for how long. Raises AuthenticationFailed; why is for the log only."""
         if len(token) > TOKEN_BYTES_MAX:
             raise AuthenticationFailed(f"a token of {len(token)} bytes; at most {TOKEN_BYTES_MAX} are read")
+        keys = self.keys.keys
+        if keys is None:
+            raise AuthenticationFailed(f"a token that cannot be checked: the keys of its server {self.keys.problem}")
         try:
-            claims = jwt.decode(token, self._keys, algorithms=list(ALGORITHMS), registry=self._registry).claims
+            claims = jwt.decode(token, keys, algorithms=list(ALGORITHMS), registry=self._registry).claims
             self._claims.validate(claims)
+        except InvalidKeyIdError as error:
+            if self.keys.on_unknown_key is not None:
+                self.keys.on_unknown_key()
+            raise AuthenticationFailed(f"a token by an unknown key: {error}") from None
         except (
             JoseError,
             ValueError,

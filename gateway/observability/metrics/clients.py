@@ -22,6 +22,13 @@ CLIENTS: Final[tuple[Metric, ...]] = (
         ("outcome", "vpn"),
     ),
     Metric(
+        "sluicegate_token_keys_fetches_total",
+        COUNTER,
+        "Fetches of token keys from an authorization server: fetched, failed",
+        ("outcome", "vpn"),
+    ),
+    Metric("sluicegate_token_keys_age_seconds", GAUGE, "How long ago the token keys in force were fetched", ("vpn",)),
+    Metric(
         "sluicegate_payload_rule_messages_total",
         COUNTER,
         "Messages that a payload rule is for, by what became of them: fits, refuse, mark, count",

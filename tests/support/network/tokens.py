@@ -16,9 +16,16 @@ class TokenServer:
     """Signs with one key, whose public half is in `jwks_file`."""
 
     def __init__(self, folder: Path) -> None:
-        self._key = ECKey.generate_key("P-256", {"kid": "k1"})
-        self.keys_text = json.dumps({"keys": [self._key.as_dict(private=False)]})
         self.jwks_file = folder / "keys.json"
+        self._rotations = 0
+        self.rotate()
+
+    def rotate(self) -> None:
+        """Sign with a new key from now on, and forget the old one."""
+        self._rotations += 1
+        self._kid = f"k{self._rotations}"
+        self._key = ECKey.generate_key("P-256", {"kid": self._kid})
+        self.keys_text = json.dumps({"keys": [self._key.as_dict(private=False)]})
         self.jwks_file.write_text(self.keys_text)
 
     @property
@@ -34,7 +41,7 @@ class TokenServer:
         """Return a token for `ada`, valid for long, unless the claims say otherwise; a claim of None is left out."""
         whole = {"sub": "ada", "iss": ISSUER, "aud": AUDIENCE, "exp": FAR_S, **claims}
         return jwt.encode(
-            {"alg": "ES256", "kid": "k1"}, {name: its for name, its in whole.items() if its is not None}, self._key
+            {"alg": "ES256", "kid": self._kid}, {name: its for name, its in whole.items() if its is not None}, self._key
         )
 
     def token_by_secret(self) -> str:

@@ -3,9 +3,11 @@
 Passwords in a file are hashes. Accounts of operators are in `gateway.config.sections.admin`.
 """
 
+import ssl
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
+from urllib.parse import urlsplit
 
 from argon2 import extract_parameters
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
@@ -120,6 +122,8 @@ class User(Account):
 class OAuth(Section):
     """OAuth 2: clients log in with a token that an authorization server signed. Off without a key set."""
 
+    _KEYS_FROM: ClassVar[str] = "jwks_file"
+
     jwks_file: Path | None = Field(
         default=None,
         description="JSON Web Key Set with the public keys of an authorization server; without it, tokens are refused",
@@ -135,13 +139,16 @@ class OAuth(Section):
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
-        if self.jwks_file is None:
+        if not self.takes_tokens():
             if self.token_as_password:
-                raise ValueError("token_as_password needs jwks_file")
+                raise ValueError(f"token_as_password needs {self._KEYS_FROM}")
             return self
         for name in ("issuer", "audience"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is required with jwks_file: else tokens for other services would be valid")
+                given = "jwks_file" if self.jwks_file is not None else "jwks_url"
+                raise ValueError(f"{name} is required with {given}: else tokens for other services would be valid")
+        if self.jwks_file is None:
+            return self
         from sluicegate.protocols.security.bearer_tokens import read_keys  # late: its libraries are a tenth of a start
 
         try:
@@ -151,6 +158,10 @@ class OAuth(Section):
             raise ValueError(f"jwks_file {str(self.jwks_file)!r}: {text}") from None
         return self
 
+    def takes_tokens(self) -> bool:
+        """Return whether there are keys that tokens can be checked with, or will be."""
+        return self.jwks_file is not None
+
     def keys_text(self) -> str:
         """Return the key set, read from its file. Raises OSError, ValueError."""
         assert self.jwks_file is not None, "the caller has seen that there is one"
@@ -158,6 +169,61 @@ class OAuth(Section):
         if size > KEYS_FILE_BYTES_MAX:
             raise ValueError(f"{size} bytes, more than {KEYS_FILE_BYTES_MAX}")
         return self.jwks_file.read_text(encoding="utf-8")
+
+
+class ClientOAuth(OAuth):
+    """OAuth 2 for clients: the keys may also be fetched from the authorization server."""
+
+    _KEYS_FROM: ClassVar[str] = "jwks_file or jwks_url"
+
+    jwks_url: str | None = Field(
+        default=None, max_length=2048, description="https URL of the key set, in place of `jwks_file`"
+    )
+    jwks_ca_file: Path | None = Field(
+        default=None, description="authorities that the server's certificate may be from, in PEM; none: the system's"
+    )
+    jwks_allow_http: bool = Field(
+        default=False,
+        description="permit http to another machine: who can change its answers can log in as anyone",
+    )
+    jwks_refresh_s: int = Field(
+        default=3_600,
+        ge=60,
+        le=86_400,
+        description="seconds until the keys are fetched again; earlier if Cache-Control says so, after 60 at least",
+    )
+    jwks_timeout_ms: int = Field(
+        default=5_000, ge=10, le=60_000, description="milliseconds until the server has to have answered"
+    )
+
+    def takes_tokens(self) -> bool:
+        """Return whether there are keys that tokens can be checked with, or will be."""
+        return self.jwks_file is not None or self.jwks_url is not None
+
+    def fetches_like(self, other: "ClientOAuth") -> bool:
+        """Return whether keys are fetched in the same way."""
+        names = ("jwks_url", "jwks_ca_file", "jwks_refresh_s", "jwks_timeout_ms")
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    @model_validator(mode="after")
+    def _check_url(self) -> Self:
+        if self.jwks_url is None:
+            if self.jwks_ca_file is not None:
+                raise ValueError("jwks_ca_file needs jwks_url")
+            return self
+        if self.jwks_file is not None:
+            raise ValueError("set one of jwks_file and jwks_url")
+        parts = urlsplit(self.jwks_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+            raise ValueError("jwks_url: allowed is an https URL with a host, and without a user in it")
+        if parts.scheme == "http" and not (self.jwks_allow_http or is_loopback(parts.hostname)):
+            raise ValueError("jwks_url: http is allowed for this machine only, or with jwks_allow_http; else use https")
+        if self.jwks_ca_file is not None:
+            try:
+                ssl.create_default_context(cafile=self.jwks_ca_file)
+            except OSError as problem:  # ssl.SSLError is one
+                raise ValueError(f"jwks_ca_file {str(self.jwks_ca_file)!r}: {problem}") from None
+        return self
 
 
 class Authentication(Section):
@@ -170,7 +236,7 @@ class Authentication(Section):
     users: tuple[User, ...] = ()
     client_profiles: tuple[ClientProfileSettings, ...] = ()
     acl_profiles: tuple[AclProfileSettings, ...] = ()
-    oauth: OAuth = OAuth()
+    oauth: ClientOAuth = ClientOAuth()
     http: HttpHook = HttpHook()
     scram_iterations: int = Field(
         default=ITERATIONS_MIN,

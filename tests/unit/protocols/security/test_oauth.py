@@ -27,6 +27,7 @@ from sluicegate.protocols.security.bearer_tokens import LEEWAY_S, TokenVerifier,
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.security.token_keys import TokenKeys
 from sluicegate.protocols.transport.interface import PeerRecord
 from support.network.tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 
@@ -40,7 +41,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> TokenServer:
 
 def verifier(server: TokenServer, **changes: Any) -> TokenVerifier:
     options = {"issuer": ISSUER, "audience": AUDIENCE, "user_claim": "sub", "wall_ms": lambda: NOW_S * 1000, **changes}
-    return TokenVerifier(read_keys(server.keys_text), **options)
+    return TokenVerifier(TokenKeys(read_keys(server.keys_text)), **options)
 
 
 def test_a_valid_token_says_who_and_until_when(server: TokenServer) -> None:
