@@ -17,6 +17,7 @@ VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
 VALUES_MAX: Final = 1_000_000
 
+USERS: Final = "users"
 SETTINGS: Final = "settings"  # of the message VPN itself, in a document; as a kind, it has one object without a name
 
 ADD: Final = "+"

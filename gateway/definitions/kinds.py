@@ -14,11 +14,11 @@ from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.config.sections.values import plain_values
-from sluicegate.gateway.definitions.document import SETTINGS, Fields, Objects
+from sluicegate.gateway.definitions.document import SETTINGS, USERS, Fields, Objects
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
-from sluicegate.gateway.provisioning.stored_users import user_request
+from sluicegate.gateway.provisioning.stored_users import SECRETS, user_request
 from sluicegate.gateway.views.clients.accounts import ProfileKind, ProfileView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
@@ -113,9 +113,9 @@ async def _users(node: NodeInterface) -> Objects:
 
 
 def _password(given: Fields) -> Fields:
-    secrets = {key: given[key] for key in ("password",) if given.get(key) is not None}
+    secrets = {key: given[key] for key in SECRETS if given.get(key) is not None}
     if not secrets:
-        advice = "add the user's `password` to the document; export does not include passwords"
+        advice = "add the user's `password` to the document; export includes hashes of passwords by option only"
         raise Refused(f"the new user {given['name']!r} has no password: {advice}")
     return secrets
 
@@ -230,7 +230,7 @@ KINDS: Final = (
     _profiles(ProfileKind.CLIENT, "client profile", ClientProfileSettings),
     _profiles(ProfileKind.ACL, "ACL profile", AclProfileSettings),
     DefinitionKind(
-        kind="users",
+        kind=USERS,
         label="user",
         complete=_user,
         present=_users,

@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sluicegate.gateway.config.sections.admin import AccessLevel
-from sluicegate.gateway.definitions.document import ADD, REMOVE, SET, SETTINGS, Change, Fields, Objects, differences
+from sluicegate.gateway.definitions.document import (
+    ADD,
+    REMOVE,
+    SET,
+    SETTINGS,
+    USERS,
+    Change,
+    Fields,
+    Objects,
+    differences,
+)
 from sluicegate.gateway.definitions.kinds import KIND_BY_NAME, KINDS, DefinitionKind
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.definitions import DefinitionOutcome, DefinitionView
@@ -103,7 +113,7 @@ async def _present(node: NodeInterface, vpn: str, wanted: Mapping[str, Objects],
         return _Present({}, {kind.kind: {DEFAULT} for kind in KINDS})
     here = node.in_vpn(vpn)
     objects = {kind.kind: await kind.present(here) for kind in KINDS if kind.kind in wanted}
-    names = {kind.kind: await kind.names(here) for kind in KINDS} if "users" in wanted else {}
+    names = {kind.kind: await kind.names(here) for kind in KINDS} if USERS in wanted else {}
     refused_settings = ""
     if SETTINGS in wanted and vpn not in objects[SETTINGS]:
         advice = f"change them there and reload, and remove `{SETTINGS}` of this message VPN from the document"

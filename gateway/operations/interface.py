@@ -9,7 +9,14 @@ from typing import Protocol
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.bridges import BridgeView
-from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients.accounts import (
+    AclException,
+    PasswordHashes,
+    ProfileKind,
+    ProfilesView,
+    ProfileView,
+    UserView,
+)
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
 from sluicegate.gateway.views.clients.connections import (
     ClientDetailsView,
@@ -381,6 +388,9 @@ class NodeInterface(Protocol):
 
     async def show_user(self, name: str) -> UserView:
         """Return one user. Raises UserNotFound."""
+
+    async def password_hashes(self) -> Mapping[str, PasswordHashes]:
+        """Return what is stored of the passwords of the users that operators created, by name."""
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
         """Create a user; the password is in plain. Raises UserAlreadyExists, QueueInvalid, Refused."""

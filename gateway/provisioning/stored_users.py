@@ -1,6 +1,8 @@
 """Users that operators create while the node runs: checked like those of a file, and stored with their secrets.
 
-A password is stored as an argon2id hash and as the keys of SCRAM-SHA-256, from which it cannot be read.
+A password is stored as an argon2id hash and as the keys of SCRAM-SHA-256, from which it cannot be read. An operator who
+moves users from another broker gives these instead, or a hash of another form; without keys, clients of the user cannot
+use SCRAM.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +17,25 @@ from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.provisioning.store import ObjectKind
 from sluicegate.gateway.views.adapters import adapter
+from sluicegate.gateway.views.clients.accounts import PasswordHashes
 from sluicegate.gateway.views.errors import UserAlreadyExists, UserNotFound
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.security import scram
+from sluicegate.protocols.security.account_secrets import decoy_of, scram_of
+from sluicegate.protocols.security.stored_secrets import (
+    HASH_CHARS_MAX,
+    HASH_FORMS,
+    SCRAM_FORMS,
+    check_password_hash,
+    check_scram_secret,
+)
 
 PASSWORD_CHARS_MAX: Final = 1024
+# No password matches it. An empty text would not do: a release that knows no users without keys would take it for an
+# empty password.
+NO_SCRAM: Final = decoy_of(f"{scram.NAME}${scram.ITERATIONS_MIN}")
+SECRETS: Final = ("password", "password_hash", "scram_secret")  # fields of a user
 
 
 class UserRequest(NamedSection):
@@ -33,10 +48,16 @@ class UserRequest(NamedSection):
     enabled: bool = Field(default=True, description="whether its clients may connect")
     client_profile: str = Field(default=DEFAULT, max_length=32, description="one that there is")
     acl_profile: str = Field(default=DEFAULT, max_length=32, description="one that there is")
+    password_hash: SecretStr | None = Field(
+        default=None, min_length=1, max_length=HASH_CHARS_MAX, description="in place of password; it is never shown"
+    )
+    scram_secret: SecretStr | None = Field(
+        default=None, min_length=1, max_length=HASH_CHARS_MAX, description="keys for SCRAM, beside password_hash"
+    )
 
     def settings(self) -> dict[str, object]:
-        """Return all fields but the password."""
-        return self.model_dump(exclude={"password"})
+        """Return all fields but the secrets."""
+        return self.model_dump(exclude=set(SECRETS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +68,40 @@ class StoredUser:
     enabled: bool
     client_profile: str
     acl_profile: str
-    password_hash: str = field(repr=False)  # argon2id
-    scram: str = field(repr=False)  # the stored form of protocols.security.scram
+    password_hash: str = field(repr=False)  # argon2id, or what protocols.security.stored_secrets lets pass
+    scram: str = field(repr=False)  # the stored form of protocols.security.scram; NO_SCRAM: it has no keys
 
     def username(self) -> ClientUsername:
         """Return the account without its secrets."""
         return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
 
+    def hashes(self) -> PasswordHashes:
+        """Return its secrets."""
+        return PasswordHashes(password_hash=self.password_hash, scram_secret=self.scram_secret())
+
+    def scram_secret(self) -> str:
+        """Return its keys for SCRAM, in their stored form; empty: it has none."""
+        return "" if self.scram == NO_SCRAM else self.scram
+
 
 def user_request(values: Mapping[str, object]) -> UserRequest:
     """Return the user that a body describes. Raises QueueInvalid."""
-    return described(UserRequest, values)
+    user = described(UserRequest, values)
+    if user.password is not None and user.password_hash is not None:
+        raise QueueInvalid("password_hash", "a password stands beside it", "one of the two")
+    if user.scram_secret is not None and user.password_hash is None:
+        raise QueueInvalid("scram_secret", "it stands without a hash", "beside password_hash only")
+    _check("password_hash", user.password_hash, check_password_hash, HASH_FORMS)
+    _check("scram_secret", user.scram_secret, check_scram_secret, SCRAM_FORMS)
+    return user
+
+
+def _check(name: str, secret: SecretStr | None, check: Callable[[str], None], allowed: str) -> None:
+    if secret is not None:
+        try:
+            check(secret.get_secret_value())
+        except ValueError as problem:
+            raise QueueInvalid(name, f"this value is not allowed: {problem}", allowed) from None
 
 
 def user_changes(user: StoredUser, changes: Mapping[str, object]) -> UserRequest:
@@ -75,10 +119,17 @@ def stored_user(
     """Return the user to store. Hashing a new password takes tens of milliseconds. Raises QueueInvalid."""
     if asked.password is not None:
         password_hash, scram_text = _kept(asked.password.get_secret_value(), scram_iterations, random_bytes)
+    elif asked.password_hash is not None:
+        password_hash = asked.password_hash.get_secret_value()
+        if asked.scram_secret is not None:
+            scram_text = asked.scram_secret.get_secret_value()
+        else:
+            scram_text = password_hash if scram_of(password_hash) else NO_SCRAM
     elif before is not None:
         password_hash, scram_text = before.password_hash, before.scram
     else:
-        raise QueueInvalid("password", "it is missing", f"1 to {PASSWORD_CHARS_MAX} characters")
+        allowed = f"1 to {PASSWORD_CHARS_MAX} characters, or password_hash in its place"
+        raise QueueInvalid("password", "it is missing", allowed)
     return StoredUser(
         name=asked.name,
         enabled=asked.enabled,

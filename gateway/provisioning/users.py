@@ -17,7 +17,7 @@ from sluicegate.gateway.provisioning.stored_users import (
     user_changes,
     user_request,
 )
-from sluicegate.gateway.views.clients.accounts import ProfileKind, UserView
+from sluicegate.gateway.views.clients.accounts import PasswordHashes, ProfileKind, UserView
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.catalog.recovered import StoredVpn
@@ -72,6 +72,10 @@ class Users:
         """Return the view of a user. Raises UserNotFound."""
         self.provisioned.origin(name)
         return self._view(name, self._configured(), self._profiles())
+
+    def password_hashes(self) -> dict[str, PasswordHashes]:
+        """Return what is stored of the passwords of the users that operators created, by name."""
+        return {name: user.hashes() for name, user in self.provisioned.objects.items()}
 
     def with_profile(self, field: ProfileKind, name: str) -> list[str]:
         """Return the names of the users that operators created with this profile, sorted."""

@@ -29,7 +29,7 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.security import scram
-from sluicegate.protocols.security.account_secrets import AccountSecrets
+from sluicegate.protocols.security.account_secrets import AccountSecrets, scram_of
 from sluicegate.protocols.security.authentication import Authenticator, Credentials, Mechanism
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTH_METHODS, OAuthMechanism
@@ -125,7 +125,9 @@ class Accounts:
         if name in self._configured.secrets:
             return
         user = self._provisioned.get(name)
-        self._scram.change(name, None if user is None else user.scram)
+        for each in (self._scram, self._scram_512):
+            keys = "" if user is None else user.scram_secret()
+            each.change(name, keys if scram_of(keys) == each.name else None)
         if user is None:
             self._secrets.drop(name)
         else:
@@ -138,7 +140,8 @@ class Accounts:
             for name, listener in self._listeners.enabled().items()
             if authentication.anonymous_allowed_on(listener.host)
         ]
-        secrets = {name: user.scram for name, user in self._provisioned.items()} | configured.secrets
+        made_scram = {name: keys for name, user in self._provisioned.items() if (keys := user.scram_secret())}
+        secrets = made_scram | configured.secrets
         mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram, scram.NAME_512: self._scram_512}
         for each in (self._scram, self._scram_512):
             each.configure(secrets, authentication.scram_iterations)

@@ -73,6 +73,8 @@ SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", N
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 # Ours: what an operator read, or was not permitted to read. Consoles and scripts ask every few seconds.
 SYSTEM_ADMIN_QUERY: Final = EventKind("SYSTEM_ADMIN_QUERY", INFO, audit_only=True)
+# Ours: what is stored of passwords has left the node. Only an admin causes it, and an audit must have no gaps.
+SYSTEM_PASSWORD_HASHES_EXPORTED: Final = EventKind("SYSTEM_PASSWORD_HASHES_EXPORT", NOTICE, limited=False)
 # Ours: of several brokers on one machine.
 SYSTEM_BROKER_UNRESPONSIVE: Final = EventKind("SYSTEM_BROKER_UNRESPONSIVE", WARNING)
 SYSTEM_BROKER_UNRESPONSIVE_CLEAR: Final = EventKind("SYSTEM_BROKER_UNRESPONSIVE_CLEAR", INFO)
@@ -183,6 +185,7 @@ AUDITED: Final = frozenset(
         SYSTEM_LOGIN_DENIED,
         SYSTEM_ADMIN_COMMAND,
         SYSTEM_ADMIN_QUERY,
+        SYSTEM_PASSWORD_HASHES_EXPORTED,
         SYSTEM_VPN_CREATED,
         SYSTEM_VPN_DELETED,
         VPN_QUEUE_CREATED,

@@ -47,7 +47,7 @@ from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.definitions import DefinitionsView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
-from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
+from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYSTEM_PASSWORD_HASHES_EXPORTED
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 DEFINITIONS: Final = Operations()
@@ -60,6 +60,9 @@ MISTAKES_MAX: Final = 100  # that an answer lists
 assert APPLY_S < ANSWER_TIMEOUT_S, "otherwise the request would be cut off in the middle of a change"
 
 VPNS: Final = TextParameter("vpn", "message VPN to export; repeatable; default: all", NAME_CHARS_MAX)
+WITH_PASSWORD_HASHES: Final = TextParameter(
+    "with_password_hashes", "true: users with the hashes of their passwords; needs the level admin; default: false", 5
+)
 FORMAT: Final = TextParameter("format", "json or yaml; default: json", 4)
 DRY_RUN: Final = TextParameter("dry_run", "true: change nothing, and answer what would change; default: false", 5)
 PRUNE: Final = TextParameter(
@@ -125,29 +128,52 @@ def _properties(schema: NamedSchema) -> Mapping[str, object]:
     Answer(409, "The document is too large; `detail` says what to do", PROBLEM),
     NO_VPN,
     INVALID_PARAMETER,
-    parameters=(VPNS, FORMAT),
+    parameters=(VPNS, FORMAT, WITH_PASSWORD_HASHES),
     of_vpn=False,
     level=AccessLevel.NONE,  # checked below: in the node, or in the named message VPNs
 )
 async def export_definitions(node: NodeInterface, request: Request) -> Response:
-    """Definitions: what operators created, as a document that can be applied; without passwords."""
+    """Definitions: what operators created, as a document that can be applied; hashes of passwords by option only."""
     form = text(request, FORMAT) or "json"
     if form not in ("json", "yaml"):
         raise QueueInvalid(FORMAT.name, f"{form!r} is not allowed", "json, yaml")
     vpns = _vpns_of(request)
     account: AdminAccount = request.state.account
     sees_settings = account.global_access_level >= AccessLevel.READ_ONLY
-    document = await exported(node, vpns, with_settings=sees_settings)
+    with_hashes = truth(request, WITH_PASSWORD_HASHES)
+    if with_hashes:
+        permit(request, request.state.operation, AccessLevel.ADMIN)
+    document = await exported(node, vpns, with_settings=sees_settings, with_password_hashes=with_hashes)
     packed = orjson.dumps(document)
     size_max = YAML_BYTES_MAX if form == "yaml" else JSON_BYTES_MAX
     if len(packed) > size_max:
         instead = "take JSON, or one message VPN at a time" if form == "yaml" else "take one message VPN at a time"
         raise Refused(f"the document has {len(packed)} bytes, and in this format at most {size_max}: {instead}")
+    if with_hashes:
+        _report_hashes(request, vpns)
     if form == "json":
         return json_answer(packed)
     from sluicegate.gateway.definitions.text import as_yaml  # late: importing PyYAML takes a twentieth of a start
 
     return Response(await asyncio.to_thread(as_yaml, document), media_type=YAML)
+
+
+def _report_hashes(request: Request, vpns: Sequence[str]) -> None:
+    """Emit the event that says who has taken the hashes of passwords."""
+    events: Events = request.app.state.events
+    details = {"account": request.state.account.name, "from": _host(request), "vpns": ", ".join(vpns) or "all"}
+    text = f"{_who(request)} exported the password hashes of users; message VPNs: {details['vpns']}"
+    events.emit(SYSTEM_PASSWORD_HASHES_EXPORTED, text, details=details)
+
+
+def _who(request: Request) -> str:
+    """Return the account of a request and its address, for the text of an event."""
+    account: AdminAccount = request.state.account
+    return f"{account.name!r} from {_host(request)}" if account.name else f"anonymous from {_host(request)}"
+
+
+def _host(request: Request) -> str:
+    return request.client.host if request.client is not None else ""
 
 
 def _vpns_of(request: Request) -> list[str]:
@@ -215,14 +241,13 @@ def _audit(request: Request, step: Step) -> None:
     what, outcome = f"{step.kind.label} {step.change.name}", OUTCOMES[step.change.action]
     details = {
         "account": account.name,
-        "from": request.client.host if request.client is not None else "",
+        "from": _host(request),
         "operation": request.state.operation,
         "vpn": step.vpn,
         "object": what,
         "outcome": outcome.value,
     }
-    who = f"{account.name!r}" if account.name else "anonymous"
-    text = f"{who} from {details['from']} applied a document: {what!r} of message VPN {step.vpn!r} was {outcome}"
+    text = f"{_who(request)} applied a document: {what!r} of message VPN {step.vpn!r} was {outcome}"
     events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
 
 

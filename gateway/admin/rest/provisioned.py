@@ -32,6 +32,7 @@ from sluicegate.gateway.views.clients.accounts import (
     UserView,
 )
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
+from sluicegate.protocols.security.stored_secrets import HASH_CHARS_MAX, HASH_FORMS, SCRAM_FORMS
 
 PROVISIONED: Final = Operations()
 
@@ -44,15 +45,20 @@ TAKEN_OR_FULL: Final = Answer(409, "The name is taken, or the limit of their num
 
 def _user() -> dict[str, JsonSchema]:
     user = TypeAdapter(UserRequest).json_schema()
-    user["properties"]["password"] = {
-        "type": "string",
-        "format": "password",
-        "writeOnly": True,
-        "minLength": 1,
-        "maxLength": PASSWORD_CHARS_MAX,
-        "description": "in plain text; only its hash is stored",
-    }
-    return {"User": {**user, "required": ["name", "password"]}}
+    for name, chars_max, description in (
+        ("password", PASSWORD_CHARS_MAX, "in plain text; only its hash is stored"),
+        ("password_hash", HASH_CHARS_MAX, f"in place of password: {HASH_FORMS}"),
+        ("scram_secret", HASH_CHARS_MAX, f"beside password_hash, for SCRAM: {SCRAM_FORMS}"),
+    ):
+        user["properties"][name] = {
+            "type": "string",
+            "format": "password",
+            "writeOnly": True,
+            "minLength": 1,
+            "maxLength": chars_max,
+            "description": description,
+        }
+    return {"User": {**user, "required": ["name"]}}
 
 
 USER: Final = NamedSchema("User", _user)

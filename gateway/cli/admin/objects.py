@@ -131,9 +131,10 @@ class AdminObjects(AdminClient):
         """Connect a bridge."""
         return read_view(BridgeView, self._port.ask("POST", _bridge_path(name) + "/resume"))
 
-    def export_definitions(self, vpns: Sequence[str]) -> dict[str, object]:
+    def export_definitions(self, vpns: Sequence[str], *, with_password_hashes: bool) -> dict[str, object]:
         """Return the document of what operators created, in some message VPNs or in all."""
-        query = urlencode([("vpn", name) for name in vpns])
+        options = [("with_password_hashes", "true")] if with_password_hashes else []
+        query = urlencode([("vpn", name) for name in vpns] + options)
         return read_view(dict[str, object], self._port.ask("GET", f"/definitions?{query}" if query else "/definitions"))
 
     def apply_definitions(self, document: Mapping[str, object], *, dry_run: bool, prune: bool) -> DefinitionsView:

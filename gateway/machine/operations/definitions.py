@@ -7,7 +7,14 @@ from sluicegate.gateway.machine.operations.merging import (
     merged_vpn,
 )
 from sluicegate.gateway.machine.operations.rules import Rules
-from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients.accounts import (
+    AclException,
+    PasswordHashes,
+    ProfileKind,
+    ProfilesView,
+    ProfileView,
+    UserView,
+)
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import LinkNotFound
 from sluicegate.gateway.views.links import LinksView, LinkView
@@ -77,6 +84,11 @@ class DefinitionOperations(Rules):
         """Return one user."""
         user: UserView = await self._first("show_user", name)
         return user
+
+    async def password_hashes(self) -> Mapping[str, PasswordHashes]:
+        """Return the stored hashes of users. Each broker has its own, of the same passwords."""
+        hashes: Mapping[str, PasswordHashes] = await self._first("password_hashes")
+        return hashes
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
         """Create a user; the password is in plain."""

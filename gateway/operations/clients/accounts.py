@@ -4,7 +4,14 @@ from collections.abc import Mapping, Sequence
 
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
-from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients.accounts import (
+    AclException,
+    PasswordHashes,
+    ProfileKind,
+    ProfilesView,
+    ProfileView,
+    UserView,
+)
 
 
 class AccountOperations:
@@ -20,6 +27,10 @@ class AccountOperations:
     async def show_user(self, name: str) -> UserView:
         """Return one user."""
         return self._vpn.users.view(name)
+
+    async def password_hashes(self) -> Mapping[str, PasswordHashes]:
+        """Return the stored hashes of users."""
+        return self._vpn.users.password_hashes()
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
         """Create a user."""

@@ -1,7 +1,7 @@
 """Views of users and profiles, of the operator who asks, and the profiles that always exist."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
@@ -25,6 +25,19 @@ CLIENT_DEFAULT: Final = ClientProfileSettings(name=DEFAULT)
 ACL_DEFAULT: Final = AclProfileSettings(
     name=DEFAULT, publish_topic_default_action=ALLOW, subscribe_topic_default_action=ALLOW
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordHashes:
+    """What is stored of the password of a user. It is in no view: only an export that an admin asks for has it."""
+
+    password_hash: str = field(repr=False)
+    scram_secret: str = field(repr=False)  # empty: there is none
+
+    def fields(self) -> dict[str, str]:
+        """Return the fields of a user in a document."""
+        keys = {"scram_secret": self.scram_secret} if self.scram_secret else {}
+        return {"password_hash": self.password_hash, **keys}
 
 
 class ClientProfileView(ClientProfileSettings):

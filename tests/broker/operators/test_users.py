@@ -8,20 +8,18 @@ from typing import Final
 
 import pytest
 from argon2 import PasswordHasher
-from scramp import ScramClient
 
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import open_store
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.protocols.flow.codec.frames.session import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from sluicegate.protocols.security.scram import iterations_of, stored_text
 from sluicegate.storage.interface import Table
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
-from support.flow.client import FlowClient
+from support.flow.scram import scram
 from support.http.client import create, http_client, poll, publish
 from support.mqtt.raw_client import DEADLINE_S
 
@@ -156,25 +154,6 @@ async def test_a_started_operation_completes_though_its_client_has_left(broker: 
     await broker.restart()
     (ada,) = await NodeOperations(broker.node).list_users()
     assert (ada.name, ada.enabled) == ("ada", False)
-
-
-async def scram(broker: RunningBroker, password: str, *, meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Return how a SCRAM exchange of `ada` ends; something may happen between its two steps."""
-    client = FlowClient(broker.flow_port)
-    await client.connect()
-    peer = ScramClient(["SCRAM-SHA-256"], "ada", password)
-    challenge = await client.authenticate("SCRAM-SHA-256", peer.get_client_first().encode())
-    assert challenge.state == AUTH_CHALLENGE
-    peer.set_server_first((challenge.data or b"").decode())
-    pending = meanwhile()
-    if asyncio.iscoroutine(pending):
-        await pending
-    answer = await client.authenticate("", peer.get_client_final().encode())
-    if answer.state == AUTH_DONE:
-        peer.set_server_final((answer.data or b"").decode())  # raises unless the gateway has proven itself too
-    client.cut()
-    await client.ended()
-    return {AUTH_DONE: "proven", AUTH_FAILED: "failed"}[answer.state]
 
 
 @ONLY_USERS

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.stored_users import UserRequest, user_request
-from sluicegate.gateway.views.clients.accounts import UserView
+from sluicegate.gateway.views.clients.accounts import PasswordHashes, UserView
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 
+HASH = "$6$" + "c2FsdHNhbHRzYWx0" + "$" + "A" * 86 + "=="  # of every user's password; none matches
 FIXED = user_request({"name": "fixed"})  # of the configuration
 
 
@@ -35,11 +36,18 @@ class MemoryUsers:
             connected_count=0,
         )
 
+    async def password_hashes(self) -> Mapping[str, PasswordHashes]:
+        return {
+            name: PasswordHashes(password_hash=HASH, scram_secret="")
+            for name, user in self.users.items()
+            if user is not FIXED
+        }
+
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
         user = user_request(asked)
         if user.name in self.users:
             raise UserAlreadyExists(user.name)
-        if user.password is None:
+        if user.password is None and user.password_hash is None:
             raise QueueInvalid("password", "it is missing", "a text")
         self.users[user.name] = user
         return await self.show_user(user.name)

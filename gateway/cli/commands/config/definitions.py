@@ -45,11 +45,19 @@ VpnsOption = Annotated[
 @app.command("export")
 def export(
     vpns: VpnsOption = None,
+    with_password_hashes: Annotated[
+        bool,
+        typer.Option(
+            "--with-password-hashes",
+            help="Include the hashes of users' passwords. Needs the access level admin; whoever has the document can "
+            "try passwords against them.",
+        ),
+    ] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Print message VPNs, queues, templates, profiles, users (without passwords) and REST delivery points as YAML."""
-    document = AdminObjects(url).export_definitions(vpns or [])
+    document = AdminObjects(url).export_definitions(vpns or [], with_password_hashes=with_password_hashes)
     dumped = as_json_text(document) + "\n" if as_json else as_yaml(document)
     size = len(dumped.encode())
     if size > BYTES_MAX:
