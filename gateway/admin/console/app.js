@@ -16,6 +16,7 @@ import * as retained from "./pages/clients/retained.js";
 import * as session from "./pages/clients/session.js";
 import * as sessions from "./pages/clients/sessions.js";
 import * as subscriptions from "./pages/clients/subscriptions.js";
+import * as definitions from "./pages/definitions.js";
 import * as point from "./pages/delivery-point.js";
 import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
@@ -66,6 +67,7 @@ const GROUPS = [
       { path: points.POINTS, title: "Delivery points", page: points },
       { path: network.NETWORK, title: "Network", page: network, ofNode: true },
       { path: replicas.REPLICAS, title: "Replicas", page: replicas, ofNode: true },
+      { path: "definitions", title: "Definitions", page: definitions },
     ],
   },
   {

@@ -4,11 +4,12 @@ const ROOT = new URL("../", location.href);
 const ANSWER_MS = 35_000; // longer than the node's own timeout for a stuck operation
 export const DEFAULT_VPN = "default";
 
-/** An error that the gateway reported. `status` is 0 if there was no response. */
+/** An error that the gateway reported. `status` is 0 if there was no response; `members` are its problem details. */
 export class Problem extends Error {
-  constructor(status, text) {
+  constructor(status, text, members = {}) {
     super(text);
     this.status = status;
+    this.members = members;
   }
 }
 
@@ -39,6 +40,19 @@ export async function latest(path) {
   }
 }
 
+/** Return a document of the node as a text. Throws Problem. */
+export async function download(path, query) {
+  const answer = await reached(fetch(address(path, query, false)));
+  const text = await reached(answer.text());
+  if (!answer.ok) throw refused(answer, parsed(text));
+  return text;
+}
+
+/** Send a text to the node, as it is; return the JSON document of the response. Throws Problem. */
+export function upload(path, query, text, mediaType) {
+  return ask("POST", path, query, text, mediaType);
+}
+
 /** The path of a queue, or of a resource below it. */
 export function queuePath(name, below = "") {
   return `queues/${encodeURIComponent(name)}${below}`;
@@ -62,8 +76,8 @@ export async function* lines(path, query, signal) {
   }
 }
 
-/** Return the URL of a path, in the message VPN that is shown. Throws Problem. */
-function address(path, query) {
+/** Return the URL of a path, in the message VPN that is shown unless it is of the node. Throws Problem. */
+function address(path, query, ofVpn = true) {
   // Browsers resolve these path segments, even percent-encoded ones.
   if (path.split("/").some((part) => part === "." || part === "..")) {
     throw new Problem(400, "a browser cannot request an object named . or ..; use the command sluicegate");
@@ -72,17 +86,17 @@ function address(path, query) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== "" && value !== null && value !== undefined) url.searchParams.set(name, value);
   }
-  if (vpn() !== DEFAULT_VPN && !url.searchParams.has("vpn")) url.searchParams.set("vpn", vpn());
+  if (ofVpn && vpn() !== DEFAULT_VPN && !url.searchParams.has("vpn")) url.searchParams.set("vpn", vpn());
   return url;
 }
 
 /** Send a request; return the JSON document of the response, null for an empty one. Throws Problem. */
-async function ask(method, path, query = {}, body = undefined) {
-  const url = address(path, query);
+async function ask(method, path, query = {}, body = undefined, mediaType = null) {
+  const url = address(path, query, mediaType === null);
   const request = { method, headers: { Accept: "application/json" }, signal: AbortSignal.timeout(ANSWER_MS) };
   if (body !== undefined) {
-    request.body = JSON.stringify(body);
-    request.headers["Content-Type"] = "application/json";
+    request.body = mediaType === null ? JSON.stringify(body) : body;
+    request.headers["Content-Type"] = mediaType ?? "application/json";
   }
   const answer = await reached(fetch(url, request));
   const found = parsed(await answer.text());
@@ -104,7 +118,7 @@ async function reached(part) {
 
 function refused(answer, found) {
   const why = found?.detail ?? `the gateway answered ${answer.status}`;
-  return new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why);
+  return new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why, found ?? {});
 }
 
 /** Return a JSON document; null for an empty text, undefined for other content, such as a proxy's page. */
