@@ -69,7 +69,14 @@ def test_a_queue_is_made_with_the_access_type_that_was_chosen(page: Page, own: O
     expect(page.locator("#page")).to_contain_text("durable, non-exclusive")
 
 
-@pytest.mark.parametrize("path", ["queues/nowhere", "bridges/nowhere", "rest-delivery-points/nowhere", "nowhere"])
+ABSENT = (
+    *("queues/nowhere", "queues/nowhere/messages", "bridges/nowhere", "rest-delivery-points/nowhere", "nowhere"),
+    *("clients/nowhere", "mqtt-sessions/nowhere", "retained-messages/nowhere", "network/nowhere"),
+    *("message-vpns/nowhere", "users/nowhere", "queues/wide-queue/nowhere", "templates/nowhere"),
+)
+
+
+@pytest.mark.parametrize("path", ABSENT)
 def test_what_there_is_not_has_no_page_to_act_on(page: Page, path: str) -> None:
     go(page, path)
     expect(page.locator("h1")).to_have_text("Not found")

@@ -40,6 +40,7 @@ import { closeMenu, prepareMenu } from "./widgets/menu.js";
 const REFRESH_MS = 2_000;
 const DIGITS = 9; // keys that open pages
 
+// The pages in the order of the list. `takesMore`: the address may go on behind the path.
 const GROUPS = [
   {
     title: "",
@@ -47,7 +48,7 @@ const GROUPS = [
       { path: "", title: "Overview", page: overview },
       { path: "queues", title: "Queues", page: queues },
       { path: clients.CLIENTS, title: "Clients", page: clients },
-      { path: "events", title: "Events", page: events, ofNode: true },
+      { path: "events", title: "Events", page: events, ofNode: true, takesMore: true },
     ],
   },
   {
@@ -81,7 +82,7 @@ const GROUPS = [
   {
     title: "Diagnostics",
     pages: [
-      { path: "explain", title: "Explain", page: explain },
+      { path: "explain", title: "Explain", page: explain, takesMore: true },
       { path: "actors", title: "Actors", page: actors, ofNode: true },
       { path: "spool", title: "Spool", page: spool, ofNode: true },
     ],
@@ -123,10 +124,10 @@ function decoded(part) {
 function target() {
   const parts = location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map(decoded);
   if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
-  if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
+  if (parts.length === 1 && parts[0] === "templates") return { page: templates, parts, name: "queues" };
   if (parts.length === 2 && Object.hasOwn(DETAILS, parts[0])) return { page: DETAILS[parts[0]], parts, name: parts[0] };
   const known = PAGES.find((each) => each.path === (parts[0] ?? ""));
-  if (known === undefined) return { page: { open: openNothing }, parts, name: null };
+  if (known === undefined || (parts.length > 1 && !known.takesMore)) return { page: { open: openNothing }, parts, name: null };
   return { page: known.page, parts, name: known.path };
 }
 

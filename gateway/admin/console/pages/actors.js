@@ -25,7 +25,8 @@ export function open(place) {
     key: (each) => each.path,
     open: turn,
   });
-  place.append(h("h1", {}, "Actors"), table.element);
+  const about = "An actor takes what is in its inbox in batches. Batch is their mean length, and µs/batch the mean time for one.";
+  place.append(h("h1", {}, "Actors"), h("p", { class: "quiet" }, about), table.element);
 
   function turn(actor) {
     if (!actor.children.length) return;

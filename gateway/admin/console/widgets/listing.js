@@ -21,6 +21,7 @@ export function listing(place, { title, about = "", filterLabel, placeholder, no
     h("div", { class: "bar-of-tools" }, filter, ...tools, total),
     table.element,
   );
+  const empty = table.empty.textContent; // of a list without a filter
   let asked = 0; // number of requests
   let longest = 0; // rows: the first answer is unfiltered
   let answeredMs = 0;
@@ -33,6 +34,7 @@ export function listing(place, { title, about = "", filterLabel, placeholder, no
     longest = Math.max(longest, found.total);
     answeredMs = Date.now();
     table.show(found.rows);
+    setText(table.empty, filter.value.trim() ? `No ${noun}s match.` : empty);
     setText(total, `${counted(found.total, noun)}${found.total > found.rows.length ? `, the first ${found.rows.length} are shown` : ""}`);
   }
 

@@ -2,11 +2,12 @@
 
 import { h, setText } from "./elements.js";
 
+const LONG_CHARS = 20; // a shorter text is never cut off
 const ROWS_MAX = 500; // in the page at once; a filter finds the others
 
 /**
- * Columns are `{title, value, cell, numeric, wide, long}`. `value(row)` is the sort key and, without `cell(row)`, the text.
- * A cell is a text or an element. `wide` columns are hidden on phones, and `long` ones wrap.
+ * Columns are `{title, about, value, cell, numeric, wide, long}`. `value(row)` is the sort key and, without `cell(row)`, the text.
+ * `about` explains the title under the pointer. A cell is a text or an element. `wide` columns are hidden on phones, and `long` ones wrap.
  */
 export class LiveTable {
   #columns;
@@ -32,7 +33,7 @@ export class LiveTable {
   }
 
   #head(column, at) {
-    const attributes = { scope: "col", class: classOf(column) };
+    const attributes = { scope: "col", class: classOf(column), title: column.about };
     if (!this.#sort || !column.title) return h("th", attributes, column.title);
     const button = h("button", { type: "button", onclick: () => this.#sortBy(at) }, column.title);
     return h("th", attributes, button);
@@ -105,12 +106,16 @@ export class LiveTable {
   }
 }
 
+/** Show a text or an element in a cell; what may be cut off is shown under the pointer. */
 function fill(cell, content) {
   if (content instanceof Node) {
-    if (!cell.firstChild?.isEqualNode?.(content)) cell.replaceChildren(content);
+    if (cell.firstChild?.isEqualNode?.(content)) return;
+    cell.replaceChildren(content);
   } else {
     setText(cell, content === null || content === undefined ? "" : String(content));
   }
+  if (cell.textContent.length > LONG_CHARS) cell.title = cell.textContent;
+  else cell.removeAttribute("title");
 }
 
 function classOf(column) {

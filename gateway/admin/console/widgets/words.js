@@ -1,6 +1,7 @@
 // Formatting of numbers, sizes and times.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const ABBREVIATIONS = /\b(acl|dmq|http|mqtt|tls|ttl|vpn)\b/g;
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 export function count(number) {
@@ -27,9 +28,9 @@ export function size(bytes) {
   return `${unit === 0 || bytes >= 100 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** Return a name as words: `max_redelivery_exceeded` is `max redelivery exceeded`. */
+/** Return a name as words: `rejected_to_dmq` is `rejected to DMQ`. */
 export function words(name) {
-  return name.replaceAll(/[_-]/g, " ");
+  return name.replaceAll(/[_-]/g, " ").replaceAll(ABBREVIATIONS, (each) => each.toUpperCase());
 }
 
 export function moment(wallMs) {

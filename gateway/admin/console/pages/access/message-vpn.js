@@ -28,7 +28,7 @@ export function open(place, [name]) {
   const settings = h("div");
   const edits = actionButton("Edit", () => attempt(edit), OF_NODE);
   const deletes = actionButton("Delete message VPN", () => attempt(drop), { ...OF_NODE, kind: "danger" });
-  const chooses = h("button", { type: "button", onclick: choose, disabled: name === vpn() }, "Show its queues and clients");
+  const chooses = h("button", { type: "button", onclick: choose, disabled: name === vpn(), title: name === vpn() ? "the pages show this message VPN" : null }, "Show its queues and clients");
   place.append(
     h("p", { class: "trail" }, h("a", { href: `#/${MESSAGE_VPNS}` }, "Message VPNs"), " /"),
     h("h1", {}, name),
@@ -68,7 +68,7 @@ export function open(place, [name]) {
 }
 
 function gauges(view) {
-  const line = (title, now, most, form) => h("div", { class: "gauge" }, h("span", {}, title), bar(now, most, most && most < NO_BYTES_LIMIT ? `${form(now)} of ${form(most)}` : form(now)));
+  const line = (title, now, most, form) => h("div", { class: "gauge" }, h("span", {}, title), bar(now, most, most && most < NO_BYTES_LIMIT ? `${form(now)} of ${form(most)}` : `${form(now)}, no limit`));
   return [
     line("Clients", view.connection_count, 0, count),
     line("Queues", view.endpoint_count, 0, count),

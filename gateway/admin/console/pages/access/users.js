@@ -4,7 +4,7 @@ import { get, patch, post } from "../../api/admin.js";
 import { actionButton } from "../../widgets/access.js";
 import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
 import { ask, askToDelete, attempt, notice } from "../../widgets/dialogs.js";
-import { h } from "../../widgets/elements.js";
+import { h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count } from "../../widgets/words.js";
 
@@ -12,6 +12,8 @@ const MADE_HERE = "operator"; // the origin of users that can be changed here
 const NEW = { enabled: true, client_profile: "default", acl_profile: "default" };
 
 const path = (name) => `users/${encodeURIComponent(name)}`;
+
+const EMPTY = "No users. New user makes an account with which clients sign in.";
 
 export function open(place) {
   const table = new LiveTable({
@@ -28,7 +30,7 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} is defined in the configuration, and can only be changed there`)),
     sort: { column: 0, descending: false },
-    empty: "No users match.",
+    empty: EMPTY,
   });
   const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter users" });
   const tools = h("div", { class: "bar-of-tools" }, filter, actionButton("New user", () => attempt(create)));
@@ -39,6 +41,7 @@ export function open(place) {
   function show() {
     const text = filter.value.trim().toLowerCase();
     table.show(users.filter((each) => each.name.toLowerCase().includes(text)));
+    setText(table.empty, text ? "No users match." : EMPTY);
   }
 
   async function refresh() {

@@ -6,7 +6,7 @@ import { attributeFields, changedAttributes } from "../../widgets/attributes.js"
 import { ask, askToDelete, attempt } from "../../widgets/dialogs.js";
 import { h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
-import { count, words } from "../../widgets/words.js";
+import { count, counted, words } from "../../widgets/words.js";
 import { BRIDGES, bridgeWords } from "./bridges.js";
 
 const RULE_COLUMNS = [
@@ -40,7 +40,7 @@ export function open(place, [name]) {
     const view = await get(path);
     const fixed = view.origin === "configuration";
     const origin = fixed ? "defined in the configuration" : "created by an operator";
-    setText(about, `${bridgeWords(view)}, to ${view.remote_url}, ${count(view.connections)} connections made, ${origin}`);
+    setText(about, `${bridgeWords(view)}, to ${view.remote_url}, connected ${counted(view.connections, "time")}, ${origin}`);
     for (const button of [edits, deletes]) button.disabled = fixed || refusal() !== null;
     pauses.disabled = view.state === "paused" || view.state === "stopped" || refusal() !== null;
     resumes.disabled = view.up || view.state === "stopped" || refusal() !== null;

@@ -18,7 +18,7 @@ const COLUMNS = [
   { title: "Connected", value: (each) => each.connected_s, cell: (each) => duration(each.connected_s), numeric: true, wide: true },
   { title: "Flows", value: (each) => each.flows_count, numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
-  { title: "Reading", value: (each) => (each.is_paused ? "paused" : "yes") },
+  { title: "Reading", about: "Whether the gateway reads from it: a client that publishes too fast is paused", value: (each) => (each.is_paused ? "paused" : "yes") },
   { title: "Profile", value: (each) => each.client_profile, wide: true },
   { title: "ACL", value: (each) => each.acl_profile, wide: true },
 ];
@@ -30,7 +30,7 @@ export function open(place) {
     key: (each) => `${each.protocol} ${each.name} ${each.address}`,
     open: (each) => (location.hash = clientAddress(each.name)),
     sort: { column: 0, descending: false },
-    empty: "No client of such a name is connected. Overview shows how to connect one; Listeners shows the addresses.",
+    empty: "No clients are connected. Overview shows how to connect one. Listeners shows the addresses.",
   });
   const { refresh } = listing(place, {
     title: "Clients",

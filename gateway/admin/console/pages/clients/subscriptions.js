@@ -15,7 +15,7 @@ const COLUMNS = [
   { title: "Destination", value: (each) => each.destination_name, cell: destination },
   { title: "Type", value: (each) => TYPES[each.destination_type] },
   { title: "Messages", value: (each) => (each.persistence === "P" ? "spooled" : "not spooled"), wide: true },
-  { title: "Deliver-to-one", value: (each) => each.dto_priority, wide: true },
+  { title: "Deliver-to-one", about: "Priority among subscribers of a message that goes to one only", value: (each) => each.dto_priority, wide: true },
 ];
 
 function destination({ destination_name: name, destination_type: type }) {

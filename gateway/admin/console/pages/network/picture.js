@@ -5,9 +5,9 @@ import { h, setText } from "../../widgets/elements.js";
 import { svg } from "../../widgets/charts.js";
 import { count, rate } from "../../widgets/words.js";
 
-const WIDTH = 720;
-const HEIGHT = 380;
-const REACH = { x: 270, y: 145 }; // half axes of the ellipse that the neighbors are on
+// Of the drawing, and the half axes of the ellipse that the neighbors are on.
+const BROAD = { width: 720, height: 380, reach: { x: 270, y: 145 } };
+const NARROW = { width: 372, height: 460, reach: { x: 114, y: 185 } }; // on a phone, where the other would be too small to read
 const NAME_CHARS = 16; // of a name that a box shows; the title has all of it
 const BOX = { width: 136, height: 44 };
 
@@ -20,7 +20,7 @@ export class NetworkPicture {
   #labels = new Map(); // key of a neighbor -> the figures of its link
 
   constructor() {
-    this.element = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "network", role: "img" });
+    this.element = svg("svg", { class: "network", role: "img" });
     this.element.setAttribute("aria-label", "Picture of the network");
   }
 
@@ -32,8 +32,10 @@ export class NetworkPicture {
   }
 
   #draw(broker, neighbors) {
-    const middle = { x: WIDTH / 2, y: HEIGHT / 2 };
-    const places = neighbors.map((each, at) => ({ each, ...around(middle, at, neighbors.length) }));
+    const { width, height, reach } = matchMedia("(max-width: 640px)").matches ? NARROW : BROAD;
+    this.element.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    const middle = { x: width / 2, y: height / 2 };
+    const places = neighbors.map((each, at) => ({ each, ...around(middle, reach, at, neighbors.length) }));
     this.#labels = new Map();
     const lines = places.map((to) => svg("line", { class: `link ${to.each.state}${to.each.url ? " bridge" : ""}`, x1: middle.x, y1: middle.y, x2: to.x, y2: to.y }));
     const labels = places.map((to) => {
@@ -49,9 +51,9 @@ export class NetworkPicture {
 
 const keyOf = ({ name, url }) => `${url ? "bridge" : "link"} ${name}`;
 
-function around(middle, at, total) {
+function around(middle, reach, at, total) {
   const angle = (2 * Math.PI * at) / Math.max(total, 1) - Math.PI / 2;
-  return { x: middle.x + REACH.x * Math.cos(angle), y: middle.y + REACH.y * Math.sin(angle) };
+  return { x: middle.x + reach.x * Math.cos(angle), y: middle.y + reach.y * Math.sin(angle) };
 }
 
 function figures({ state, out, in: incoming, backlog }) {

@@ -59,6 +59,5 @@ export const QUEUE_COLUMNS = [
   { title: "Spooled", value: (each) => each.spooled_bytes, cell: fullness, wide: true },
   { title: "Flows", value: (each) => each.flows_count, cell: (each) => count(each.flows_count), numeric: true, wide: true },
   { title: "Partitions", value: (each) => each.partition_count, cell: (each) => each.partition_count || "–", numeric: true, wide: true },
-  { title: "Rebalance", value: (each) => each.rebalance_status, wide: true },
-  { title: "Moving", value: (each) => each.moving_to, cell: (each) => (each.moving_to ? `to ${each.moving_to}` : "–"), wide: true },
+  { title: "Status", value: (each) => (each.moving_to ? `moving to ${each.moving_to}` : each.rebalance_status), wide: true },
 ];

@@ -25,10 +25,10 @@ const PARTITION_COLUMNS = [
   { title: "Client", value: (each) => each.client ?? "–" },
   { title: "Ready", value: (each) => each.ready_count, cell: (each) => count(each.ready_count), numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
-  { title: "Held", value: (each) => each.held_count, numeric: true, wide: true },
+  { title: "Held", about: "Messages that wait, after a change of the number of partitions, for older ones of the former partition", value: (each) => each.held_count, cell: (each) => count(each.held_count), numeric: true, wide: true },
   { title: "Spooled", value: (each) => each.spooled_bytes, cell: (each) => size(each.spooled_bytes), numeric: true, wide: true },
-  { title: "Next sequence", value: (each) => each.next_sequence, numeric: true, wide: true },
-  { title: "Epoch", value: (each) => each.assignment_epoch, numeric: true, wide: true },
+  { title: "Next sequence", about: "Number that the next message gets", value: (each) => each.next_sequence, cell: (each) => count(each.next_sequence), numeric: true, wide: true },
+  { title: "Epoch", about: "How often the partition was given to a consumer", value: (each) => each.assignment_epoch, numeric: true, wide: true },
 ];
 
 const FLOW_COLUMNS = [

@@ -16,6 +16,8 @@ const NETWORK_COLUMNS = [
   { title: "State", value: state },
 ];
 
+const EMPTY = "No queues yet. New queue makes one.";
+
 export function open(place) {
   let looks = new QueueLooks();
   const table = new LiveTable({
@@ -24,7 +26,7 @@ export function open(place) {
     key: (each) => each.name,
     open: openQueue,
     sort: { column: 0, descending: false },
-    empty: "No queues match.",
+    empty: EMPTY,
   });
   const others = new LiveTable({
     label: "Queues of other brokers",
@@ -61,6 +63,7 @@ export function open(place) {
     const [found, elsewhere] = await Promise.all([asked.look({ name, named: every.checked ? 0 : 1 }), get("network/queues")]);
     if (asked !== looks) return; // the filter has changed meanwhile
     table.show(found.queues);
+    setText(table.empty, text ? "No queues match." : EMPTY);
     const listed = elsewhere.queues.filter((each) => fits(name, each.name));
     network.hidden = listed.length === 0;
     others.show(listed);
