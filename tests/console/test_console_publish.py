@@ -1,14 +1,18 @@
 """Publishing from the console, and topics that it watches."""
 
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-import sluicegate
-from support.operations.console_page import go, row
-from support.operations.console_traffic import client_of, wait_until_held
-from support.processes.gateway import GatewayProcess, gateway
+from support.operations.console_page import WAIT_MS, go, row
+from support.operations.console_traffic import wait_until_held
+from support.processes import programs
+from support.processes.foreign_programs import program
+from support.processes.gateway import GatewayProcess, gateway, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
@@ -45,12 +49,25 @@ def wait_for_watchers(page: Page, number: int) -> None:
     )
 
 
+def follow(process: GatewayProcess, subscribe: str, publish_it: str) -> str:
+    """Run two commands of the first steps as written; return what the first one prints."""
+    wait_s = WAIT_MS / 1000
+    here, there = (shlex.split(each.replace("python3 ", f"{sys.executable} ", 1)) for each in (subscribe, publish_it))
+    with programs.running([program(here[0]), *here[1:]]) as subscriber:
+        wait_until(lambda: "hello/#" in process.leads_to("hello/world"), within_s=wait_s, what=subscribe)
+        subprocess.run([program(there[0]), *there[1:]], check=True, timeout=wait_s)
+        assert subscriber.stdout is not None
+        printed = subscriber.stdout.readline()
+    wait_until(lambda: "hello/#" not in process.leads_to("hello/world"), within_s=wait_s, what="it to leave")
+    return printed
+
+
 def test_an_empty_broker_shows_the_first_steps_until_there_is_a_message(page: Page, running: GatewayProcess) -> None:
     """So this test is the first. The commands have the broker's own addresses."""
     steps = page.get_by_role("region", name="First steps")
     expect(steps).to_contain_text(f"--host 127.0.0.1 --port {running.mqtt_port} --topic 'hello/#'")
     page.get_by_label("Client", exact=True).select_option("HTTP: curl")
-    expect(steps).to_contain_text(f"curl -d 'first message' {running.http_url}/TOPIC/hello/world")
+    expect(steps).to_contain_text(f"-d 'first message' {running.http_url}/TOPIC/hello/world")
 
     steps.get_by_role("button", name="Hide").click()
     expect(steps).to_be_hidden()
@@ -61,9 +78,16 @@ def test_an_empty_broker_shows_the_first_steps_until_there_is_a_message(page: Pa
     page.evaluate("() => localStorage.clear()")
     page.reload()
     expect(steps).to_be_visible()
-    with client_of(running, "first") as client:
-        client.publish_direct(sluicegate.Message(b"first message", topic="hello/world"))
-        expect(steps).to_be_hidden()
+    commands = []
+    for way in ("MQTT: mosquitto_sub and mosquitto_pub", "MQTT: Python with Eclipse Paho", "HTTP: curl"):
+        page.get_by_label("Client", exact=True).select_option(way)
+        commands.append(steps.locator("code").all_text_contents())
+    for subscribe, publish_it in commands:
+        assert "first message" in follow(running, subscribe, publish_it)
+    expect(steps).to_contain_text("The broker has carried its first message")
+    page.reload()
+    expect(page.get_by_role("table", name="Busiest queues")).to_be_visible()
+    expect(steps).to_be_hidden()
 
 
 def test_a_message_is_published_and_seen_by_who_watches(page: Page, running: GatewayProcess, own: Own) -> None:

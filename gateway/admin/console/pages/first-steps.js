@@ -3,35 +3,42 @@
 import { get } from "../api/admin.js";
 import { accountName, seesNode } from "../widgets/access.js";
 import { notice } from "../widgets/dialogs.js";
-import { h } from "../widgets/elements.js";
+import { h, setText } from "../widgets/elements.js";
 
 const HIDDEN = "sluicegate-first-steps-hidden"; // in the browser's storage
 const LOOK_MS = 3_000;
 const ANYWHERE = ["0.0.0.0", "::", "[::]"]; // addresses that a client does not connect to
 const TOPIC = "hello/world";
+const PAHO_PUBLISH = `import sys, paho.mqtt.client as mqtt; client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2); client.connect(sys.argv[1], int(sys.argv[2])); client.loop_start(); client.publish('${TOPIC}', 'first message', qos=1).wait_for_publish(); client.disconnect()`;
+const PAHO_SUBSCRIBE = "import sys, paho.mqtt.subscribe as mqtt; mqtt.callback(lambda client, data, message: print(message.topic, message.payload.decode(), flush=True), 'hello/#', hostname=sys.argv[1], port=int(sys.argv[2]))";
 
-/** Return the first steps; they are hidden where they are not needed, and go as soon as there are messages. */
+/** Return the first steps; they are hidden where they are not needed, and stay to the end for who follows them. */
 export function firstSteps() {
   const element = h("section", { class: "card first-steps", hidden: true, "aria-label": "First steps" });
   if (seesNode() && !isHidden()) look(element, null);
   return element;
 }
 
-/** Show the steps while the broker has carried nothing, as long as the page is open. */
+/** Show the steps if the broker has carried nothing, and say when it has, as long as the page is open. */
 async function look(element, shown) {
   let steps = shown;
   try {
     const [figures, found] = await Promise.all([get("figures"), get("listeners")]);
     const carried = figures.protocols.reduce((sum, each) => sum + each.messages_received_total + each.messages_sent_total, 0);
-    element.hidden = carried > 0 || isHidden();
+    element.hidden = isHidden() || (carried > 0 && steps === null);
     if (!element.hidden && steps === null) {
       steps = found.listeners;
       element.replaceChildren(...contents(element, steps));
+    }
+    if (!element.hidden && carried > 0) {
+      const text = "The broker has carried its first message. This guide is gone when you open the page again.";
+      return setText(element.querySelector(".about"), text);
     }
   } catch {
     // the page says what is wrong; this is looked at again
   }
   if (!isHidden()) setTimeout(() => element.isConnected && look(element, steps), LOOK_MS);
+  return undefined;
 }
 
 function isHidden() {
@@ -61,7 +68,7 @@ function contents(element, listeners) {
   return [
     h("button", { type: "button", class: "close", onclick: () => hide(element) }, "Hide"),
     h("h2", {}, "First steps"),
-    h("p", { class: "quiet" }, "This broker has carried no message yet. This guide goes with the first one."),
+    h("p", { class: "quiet about", role: "status" }, "This broker has carried no message yet. These steps send the first one."),
     ways.length ? h("div", {}, choice(ways)) : h("p", {}, "No port without TLS is open for clients: ", h("a", { href: "#/listeners" }, "Listeners"), "."),
   ];
 }
@@ -131,6 +138,12 @@ function mqtt(listeners) {
         subscribe: `mosquitto_sub ${at} -v -t 'hello/#'`,
         publish: `mosquitto_pub ${at} -t ${TOPIC} -m 'first message'`,
       },
+      {
+        name: "MQTT: Python with Eclipse Paho",
+        about: `MQTT is at ${hostOf(each)}:${each.port}. The library: pip install paho-mqtt.`,
+        subscribe: `python3 -c "${PAHO_SUBSCRIBE}" ${hostOf(each)} ${each.port}`,
+        publish: `python3 -c "${PAHO_PUBLISH}" ${hostOf(each)} ${each.port}`,
+      },
     ];
   });
 }
@@ -139,8 +152,8 @@ function http(listeners) {
   return plain(listeners, "http").map((each) => ({
     name: "HTTP: curl",
     about: "The admin port shows messages on topics as they come.",
-    subscribe: `curl -N ${asOperator()}'${new URL("../watch", location.href).href}?topic=hello/%23'`,
-    publish: `curl -d 'first message' http://${hostOf(each)}:${each.port}/TOPIC/${TOPIC}`,
+    subscribe: `curl -sN ${asOperator()}'${new URL("../watch", location.href).href}?topic=hello/%23'`,
+    publish: `curl -H 'Content-Type: text/plain' -d 'first message' http://${hostOf(each)}:${each.port}/TOPIC/${TOPIC}`,
   }));
 }
 
