@@ -47,10 +47,11 @@ export DIST_EXTRA_CONFIG := $(CURDIR)/scripts/wheels.cfg
 # Containers often set it. Each of the hundreds of processes that tests start would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What `bash .ci/run` sets, too. REQUIRE_EXT also belongs to the stamp: a package that was allowed to fall back to pure
-# is not good enough for a run that requires extensions.
+# What `bash .ci/run` sets, too. Both belong to the stamp: a package that was allowed to fall back to pure is not good
+# enough for a run that requires extensions, and a package of another level is another package.
 export SLUICEGATE_REQUIRE_EXT ?= 0
-MODE := ext-$(SLUICEGATE_REQUIRE_EXT)
+export SLUICEGATE_OPT_LEVEL ?= 3
+MODE := ext-$(SLUICEGATE_REQUIRE_EXT)-O$(SLUICEGATE_OPT_LEVEL)
 
 .PHONY: help
 help: ## list the targets
@@ -212,7 +213,7 @@ $(STAMPS)/installed-%: $(STAMPS)/build-needs $(SOURCES)
 	@echo "Compiling and installing the gateway: a few minutes, once for each change of its sources ..."
 	$(TIMED) compile $(BIN)/python scripts/install
 	@rm -f $(STAMPS)/installed-*
-	@touch $@ $(STAMPS)/installed-ext-0
+	@touch $@ $(STAMPS)/installed-ext-0-O$(SLUICEGATE_OPT_LEVEL)
 
 $(PURE)/.stamp: $(STAMPS)/build-needs $(SOURCES)
 	rm -rf $(PURE)

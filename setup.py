@@ -1,11 +1,12 @@
 """The compiled half of the build. pyproject.toml has everything else about the distribution.
 
 mypyc compiles the hot modules from the same sources that run uncompiled. A build compiles all modules of the list
-below, or none. Two environment variables decide:
+below, or none. These environment variables decide:
 
 - `SLUICEGATE_PURE=1` compiles nothing;
 - `SLUICEGATE_REQUIRE_EXT=1` makes a failure to compile an error;
-- without either, a missing compiler or a type error prints a warning, and the pure package is installed.
+- without either, a missing compiler or a type error prints a warning, and the pure package is installed;
+- `SLUICEGATE_OPT_LEVEL` is the -O of the C compiler, 3 unless it is set. CI sets 1, which compiles in less time.
 
 `gateway.build` reports which of the two an installation has.
 
@@ -105,6 +106,10 @@ INTERPRETED: Final = {
 HEADER: Final = "build/__native_internal_sluicegate.h"
 PRECOMPILES: Final = sys.platform == "linux"
 
+OPT_LEVEL: Final = os.environ.get("SLUICEGATE_OPT_LEVEL", "3")
+# It has the level of the last build. All C files depend on it, so a build with another level compiles all of them.
+LAST_OPT_LEVEL: Final = ROOT / "build" / "opt_level"
+
 # Commands that build modules. pip requests metadata twice before it builds, and these calls must not run mypyc.
 BUILDING: Final = frozenset({"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"})
 
@@ -184,7 +189,7 @@ def extensions() -> list[Any]:
         with progress(f"translating {len(sources)} modules to C"):
             made = mypycify(
                 ["--config-file", str(ROOT / "pyproject.toml"), *sources],
-                opt_level="3",
+                opt_level=OPT_LEVEL,
                 debug_level="0",
                 strip_asserts=False,
                 multi_file=True,
@@ -200,7 +205,17 @@ def extensions() -> list[Any]:
         # Otherwise each call between modules goes through a table, so that a library could replace the function.
         for extension in made:  # they share one list of options
             extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
+    remember_opt_level()
+    for extension in made:
+        extension.depends = [*extension.depends, str(LAST_OPT_LEVEL)]
     return made
+
+
+def remember_opt_level() -> None:
+    """Write the level of this build, unless the last build had the same."""
+    LAST_OPT_LEVEL.parent.mkdir(exist_ok=True)
+    if not LAST_OPT_LEVEL.exists() or LAST_OPT_LEVEL.read_text() != OPT_LEVEL:
+        LAST_OPT_LEVEL.write_text(OPT_LEVEL)
 
 
 class BuildPy(build_py):
