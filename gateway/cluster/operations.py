@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, final
 
-from sluicegate.gateway.cluster import members
+from sluicegate.gateway.cluster.membership import members
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.cluster import ClusterBrokersView, ClusterView, ReplicationView
@@ -17,7 +17,7 @@ class OperatedReplica(Protocol):
 
     @property
     def role(self) -> str:
-        """What it does; one of those in `gateway.cluster.members`."""
+        """What it does; one of those in `gateway.cluster.membership.members`."""
 
     def view(self) -> ClusterView:
         """Return the broker and its replicas."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast, final
 
 from sluicegate.gateway.cluster.operations import ReplicaOperations
-from sluicegate.gateway.cluster.replica import EXIT_CODES, End, ReplicaProcess
+from sluicegate.gateway.cluster.replica.process import EXIT_CODES, End, ReplicaProcess
 from sluicegate.gateway.cluster.several.supervised import is_supervised, watch_supervisor
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import diff, in_force

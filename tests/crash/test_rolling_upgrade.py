@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.gateway.cluster.replica import EXIT_CODES, End
+from sluicegate.gateway.cluster.replica.process import EXIT_CODES, End
 from sluicegate.storage.replication.levels import LEVEL
 from support.http.plain import HTTP
 from support.load.delivery_record import DeliveryRecord

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from sluicegate.gateway.cli.terminal.failures import USAGE
-from sluicegate.gateway.cluster.replica import EXIT_CODES, End
+from sluicegate.gateway.cluster.replica.process import EXIT_CODES, End
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.process.service_manager import tell_ready
 from support.processes.gateway import GatewayProcess

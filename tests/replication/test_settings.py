@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sluicegate.gateway.cluster.servers import Servers
-from sluicegate.gateway.cluster.settings_watch import SettingsWatch
-from sluicegate.gateway.cluster.spool import TimedStream
+from sluicegate.gateway.cluster.log.servers import Servers
+from sluicegate.gateway.cluster.log.settings_watch import SettingsWatch
+from sluicegate.gateway.cluster.log.spool import TimedStream
 from sluicegate.gateway.config.sections.cluster import Cluster
 from sluicegate.storage.replication.jetstream import JetStream, stream_name
 from sluicegate.storage.replication.messages import Begin

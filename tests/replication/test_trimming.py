@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from sluicegate.gateway.cluster.log_state import LogState
+from sluicegate.gateway.cluster.log.state import LogState
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.replication.jetstream import connected, stream_name

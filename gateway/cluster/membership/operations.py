@@ -6,8 +6,8 @@ from typing import Any, Final, final
 
 from nats.aio.client import Client
 
-from sluicegate.gateway.cluster import members
-from sluicegate.gateway.cluster.members import Members, ReplicaState
+from sluicegate.gateway.cluster.membership import members
+from sluicegate.gateway.cluster.membership.members import Members, ReplicaState
 from sluicegate.gateway.cluster.membership.names import Names, ReplicaNames
 from sluicegate.gateway.cluster.membership.survey import Surveyed, survey
 from sluicegate.gateway.views.cluster import ClusterBrokersView, ClusterBrokerView, ReplicaView

@@ -11,7 +11,7 @@ import orjson
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from sluicegate.gateway.cluster.members import OWNER, STANDBY, ReplicaState, decode_state, encode_state
+from sluicegate.gateway.cluster.membership.members import OWNER, STANDBY, ReplicaState, decode_state, encode_state
 from sluicegate.storage.replication.ownership.replica_list import ReplicaList, ReplicaLists
 
 SUBJECT: Final = "sluicegate.survey"

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Final, final
 
 from sluicegate.gateway.cluster.background import watched
-from sluicegate.gateway.cluster.replica import EXIT_CODES, End
+from sluicegate.gateway.cluster.replica.process import EXIT_CODES, End
 from sluicegate.gateway.cluster.several.supervised import SUPERVISED
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.process.run import begin_logging

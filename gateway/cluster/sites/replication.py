@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final, final
 
 from sluicegate.gateway.cluster.background import TaskEnded, watched
-from sluicegate.gateway.cluster.servers import AGAIN_S, Servers
+from sluicegate.gateway.cluster.log.servers import AGAIN_S, Servers
 from sluicegate.gateway.cluster.sites.alarm import SiteAlarm
 from sluicegate.gateway.cluster.sites.surplus import Surplus
 from sluicegate.gateway.config.model import Config

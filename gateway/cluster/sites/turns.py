@@ -5,10 +5,10 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, final
 
-from sluicegate.gateway.cluster.members import Members
+from sluicegate.gateway.cluster.log.spool import ReplicaSpool
+from sluicegate.gateway.cluster.membership.members import Members
 from sluicegate.gateway.cluster.sites.promotion import skip_sequences
 from sluicegate.gateway.cluster.sites.replication import SiteReplication
-from sluicegate.gateway.cluster.spool import ReplicaSpool
 from sluicegate.storage.errors import StorageError
 from sluicegate.storage.interface import Store
 from sluicegate.storage.replication.ownership.lease import Stopped, Taken

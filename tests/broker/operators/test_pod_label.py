@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from sluicegate.gateway.cluster.pod_label import Pod, PodLabel, own_pod
+from sluicegate.gateway.cluster.replica.pod_label import Pod, PodLabel, own_pod
 from sluicegate.gateway.views.errors import CannotStart
 from support.http.web_server import Pushed, WebServer
 from support.network.certificates import make_certificates
@@ -52,7 +52,7 @@ async def test_the_label_says_whether_the_replica_owns_the_broker(account: tuple
 async def test_a_label_that_is_refused_is_tried_again_and_reported_once(
     account: tuple[Path, ssl.SSLContext], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluicegate.gateway.cluster.pod_label.AGAIN_S", 0.01)
+    monkeypatch.setattr("sluicegate.gateway.cluster.replica.pod_label.AGAIN_S", 0.01)
     folder, tls = account
     answers = [403, 403, 200]
 

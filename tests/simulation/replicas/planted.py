@@ -56,7 +56,7 @@ FAULTS = (
         "the key is enough to serve",
         (
             Edit(
-                "gateway/cluster/spool.py",
+                "gateway/cluster/log/spool.py",
                 "        await self._thread.result_of(self._log.take_over(epoch))\n",
                 "        self.replica.take_key(epoch)\n"
                 "        self.replica.owner_epoch, self.replica.role = epoch, Role.OWNER\n"
@@ -124,7 +124,7 @@ FAULTS = (
         "turns go on after the lease",
         (
             Edit(
-                "gateway/cluster/turns.py",
+                "gateway/cluster/replica/turns.py",
                 "        if serves():\n            work()\n        else:\n            lost()\n",
                 "        work()\n",
             ),

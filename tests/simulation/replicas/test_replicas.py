@@ -11,10 +11,10 @@ from simulation.replicas.planted import FAULTS
 from simulation.replicas.run import run_replicas
 from simulation.replicas.steps import STEPS_DEFAULT
 from simulation.replicas.world import LEASE_US, world_of
-from sluicegate.gateway.cluster.alarms import Alarms
+from sluicegate.gateway.cluster.log.trimming import LogTrimming
 from sluicegate.gateway.cluster.membership.level import LogLevel
 from sluicegate.gateway.cluster.membership.names import ReplicaNames
-from sluicegate.gateway.cluster.trimming import LogTrimming
+from sluicegate.gateway.cluster.replica.alarms import Alarms
 from sluicegate.storage.replication.ownership.candidate import Candidate
 
 FEW_STEPS = 60

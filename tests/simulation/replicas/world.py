@@ -25,7 +25,7 @@ from simulation.replicas.servers.stream import ModelStream
 from simulation.targets import Violation
 from simulation.virtual_loop import MONOTONIC_START_US
 from sluicegate.actors.runtime.clock import Clock
-from sluicegate.gateway.cluster.replica import ReplicaProcess
+from sluicegate.gateway.cluster.replica.process import ReplicaProcess
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.cluster import Cluster
 from sluicegate.gateway.config.sections.node import Data, Node, Spool

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sluicegate.gateway.cluster.members import STANDBY, ReplicaState
+from sluicegate.gateway.cluster.membership.members import STANDBY, ReplicaState
 
 WARM: Final = ReplicaState(
     name="b",

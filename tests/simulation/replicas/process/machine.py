@@ -10,8 +10,8 @@ from simulation.replicas.process.batons import VirtualLoopThread
 from simulation.replicas.process.loops import Clocks, MachineLoop, running
 from simulation.replicas.servers.connection import Connection
 from simulation.targets import Violation
-from sluicegate.gateway.cluster.members import STARTING
-from sluicegate.gateway.cluster.replica import End, ReplicaProcess
+from sluicegate.gateway.cluster.membership.members import STARTING
+from sluicegate.gateway.cluster.replica.process import End, ReplicaProcess
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.environment import OperatorPorts
 from sluicegate.gateway.node.node import Node

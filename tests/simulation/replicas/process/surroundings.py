@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, Final
 
-import sluicegate.gateway.cluster.ownership as ownership
-import sluicegate.gateway.cluster.replica as replica
-import sluicegate.gateway.cluster.servers as servers
-import sluicegate.gateway.cluster.spool as spool
-import sluicegate.gateway.cluster.trimming as trimming
+import sluicegate.gateway.cluster.log.servers as servers
+import sluicegate.gateway.cluster.log.spool as spool
+import sluicegate.gateway.cluster.log.trimming as trimming
+import sluicegate.gateway.cluster.replica.ownership as ownership
+import sluicegate.gateway.cluster.replica.process as replica
 import sluicegate.storage.backup.snapshots as snapshots
 import sluicegate.storage.replication.ownership.clock as clock
 import sluicegate.storage.replication.replica as log_replica

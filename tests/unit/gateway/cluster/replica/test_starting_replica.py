@@ -9,7 +9,7 @@ from starlette.requests import Request
 
 from sluicegate.gateway.admin.problems import answer_error
 from sluicegate.gateway.cluster.membership.operations import Membership
-from sluicegate.gateway.cluster.ownership import Ownership
+from sluicegate.gateway.cluster.replica.ownership import Ownership
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.cluster import Cluster
 from sluicegate.gateway.config.sections.node import Node

@@ -18,18 +18,19 @@ from typing import Any, Final, final
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallLater
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.cluster import members
-from sluicegate.gateway.cluster.alarms import APPEND_S_MAX, Alarms
 from sluicegate.gateway.cluster.background import watched
-from sluicegate.gateway.cluster.disk_room import DiskWatch, has_room
-from sluicegate.gateway.cluster.members import ReplicaState
+from sluicegate.gateway.cluster.log.clock import LogClock
+from sluicegate.gateway.cluster.log.spool import ReplicaSpool
+from sluicegate.gateway.cluster.membership import members
+from sluicegate.gateway.cluster.membership.members import ReplicaState
 from sluicegate.gateway.cluster.membership.operations import Membership, view_of
-from sluicegate.gateway.cluster.ownership import Ownership
-from sluicegate.gateway.cluster.pod_label import PodLabel, own_pod
+from sluicegate.gateway.cluster.replica.alarms import APPEND_S_MAX, Alarms
+from sluicegate.gateway.cluster.replica.disk_room import DiskWatch, has_room
+from sluicegate.gateway.cluster.replica.ownership import Ownership
+from sluicegate.gateway.cluster.replica.pod_label import PodLabel, own_pod
+from sluicegate.gateway.cluster.replica.turns import guarded, guarded_timers
 from sluicegate.gateway.cluster.sites.replication import SiteReplication
 from sluicegate.gateway.cluster.sites.turns import Change, SitesChanged, SiteTurns
-from sluicegate.gateway.cluster.spool import ReplicaSpool
-from sluicegate.gateway.cluster.turns import LogClock, guarded, guarded_timers
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.environment import Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node
@@ -521,7 +522,7 @@ class ReplicaProcess:
 
     @property
     def role(self) -> str:
-        """What the replica does; one of those in `gateway.cluster.members`."""
+        """What the replica does; one of those in `gateway.cluster.membership.members`."""
         return self._role
 
     def obstacle(self) -> str:

@@ -19,10 +19,18 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from sluicegate.gateway.cluster.background import TaskEnded, watched
-from sluicegate.gateway.cluster.members import AWAY, OWNER, STATE_S, Members, ReplicaState, decode_state, encode_state
+from sluicegate.gateway.cluster.log.servers import AGAIN_S, Servers
+from sluicegate.gateway.cluster.membership.members import (
+    AWAY,
+    OWNER,
+    STATE_S,
+    Members,
+    ReplicaState,
+    decode_state,
+    encode_state,
+)
 from sluicegate.gateway.cluster.membership.names import Names, ReplicaNames
 from sluicegate.gateway.cluster.membership.survey import SUBJECT, encode_answer
-from sluicegate.gateway.cluster.servers import AGAIN_S, Servers
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.views.errors import NotReady, Refused
 from sluicegate.storage.errors import StorageError

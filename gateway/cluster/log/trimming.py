@@ -15,7 +15,7 @@ from typing import Final, final
 from nats.aio.client import Client
 
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.cluster.log_state import LogState
+from sluicegate.gateway.cluster.log.state import LogState
 from sluicegate.gateway.config.model import Config
 from sluicegate.storage.backup.snapshots import SCRATCH, Run, install_snapshot, make_snapshot
 from sluicegate.storage.environment.environment import READERS_FILE, sync_folders

@@ -16,11 +16,11 @@ from typing import Any, Final, final
 
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.cluster.background import TaskEnded, watched
+from sluicegate.gateway.cluster.log.clock import LogTime
+from sluicegate.gateway.cluster.log.servers import AGAIN_S, Servers
+from sluicegate.gateway.cluster.log.settings_watch import SettingsWatch
+from sluicegate.gateway.cluster.log.trimming import LogTrimming, begin_anew
 from sluicegate.gateway.cluster.membership.level import LogLevel
-from sluicegate.gateway.cluster.servers import AGAIN_S, Servers
-from sluicegate.gateway.cluster.settings_watch import SettingsWatch
-from sluicegate.gateway.cluster.trimming import LogTrimming, begin_anew
-from sluicegate.gateway.cluster.turns import LogTime
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.node import open_store
 from sluicegate.gateway.views.errors import CannotStart

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
-from sluicegate.gateway.cluster.servers import Servers, described
+from sluicegate.gateway.cluster.log.servers import Servers, described
 from sluicegate.storage.replication.servers import that_lose
 from sluicegate.storage.replication.stream import StreamRefused, StreamUnavailable
 

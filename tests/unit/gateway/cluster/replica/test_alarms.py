@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from sluicegate.gateway.cluster.alarms import APPEND_S_MAX, STANDBY_S, Alarms
-from sluicegate.gateway.cluster.members import ReplicaState
+from sluicegate.gateway.cluster.membership.members import ReplicaState
+from sluicegate.gateway.cluster.replica.alarms import APPEND_S_MAX, STANDBY_S, Alarms
 from support.cores.replica_states import WARM
 
 

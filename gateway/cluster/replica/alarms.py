@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
-from sluicegate.gateway.cluster.members import ReplicaState
+from sluicegate.gateway.cluster.membership.members import ReplicaState
 from sluicegate.messaging.observability.events import (
     SYSTEM_HA_LOG_DOWN,
     SYSTEM_HA_LOG_UP,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluicegate.gateway.cluster.disk_room import FULL_S, DiskWatch, has_room, is_full
+from sluicegate.gateway.cluster.replica.disk_room import FULL_S, DiskWatch, has_room, is_full
 from sluicegate.storage.interface import StoreUsage
 
 RESERVE = 32 << 20

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluicegate.gateway.cluster.members import OWNER, ReplicaState
+from sluicegate.gateway.cluster.membership.members import OWNER, ReplicaState
 from sluicegate.gateway.cluster.membership.survey import Survey, decode_answer, encode_answer
 from sluicegate.storage.replication.ownership.replica_list import ReplicaList
 from support.cores.replica_states import WARM

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluicegate.gateway.cluster.members import (
+from sluicegate.gateway.cluster.membership.members import (
     AWAY,
     GONE_S,
     OWNER,
