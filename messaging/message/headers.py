@@ -283,6 +283,10 @@ class NativeFields:
         """Return one of FIELDS, or None when the message does not have it."""
         raise AssertionError("NativeFields is abstract")
 
+    def is_durable(self, native: bytes) -> bool:
+        """Return whether the publisher sent the message as durable."""
+        raise AssertionError("NativeFields is abstract")
+
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a value that an intermediary put on the message, or None."""
         raise AssertionError("NativeFields is abstract")

@@ -33,7 +33,6 @@ BINDS_ALL: Final = 9
 
 # Headers that every message has, or may have, whatever its protocol.
 PRIORITY: Final = 0
-DELIVERY_MODE: Final = 1
 MESSAGE_ID: Final = 2
 TIMESTAMP: Final = 3
 CORRELATION_ID: Final = 4
@@ -42,13 +41,16 @@ EXPIRATION: Final = 6
 DESTINATION: Final = 7
 ADDRESS: Final = 8
 REPLY_TO: Final = 9
-DURABLE: Final = 10
-DURABLE_TEXT: Final = 11
 CONTENT_TYPE: Final = 12
 EXPIRY_TIME: Final = 13
 CREATION_TIME: Final = 14
 SIZE: Final = 15
 CURRENT_DESTINATION: Final = 16
+
+# What names say of a durable message, and of another.
+DELIVERY_MODES: Final = ("PERSISTENT", "NON_PERSISTENT")
+DURABLE_TEXTS: Final = ("DURABLE", "NON_DURABLE")
+DURABLE_FLAGS: Final = (True, False)
 
 _QUEUE_TOPICS: Final = queue_topic("")
 
@@ -139,16 +141,10 @@ class Header(Name):
         code = self._code
         if code == PRIORITY:
             return PRIORITY_DEFAULT if headers is None else headers.priority
-        if code == DELIVERY_MODE:
-            return "NON_PERSISTENT" if batch.qos == AT_MOST_ONCE else "PERSISTENT"
         if code == TIMESTAMP:
             return batch.received_ms if headers is None or headers.timestamp_ms == 0 else headers.timestamp_ms
         if code == EXPIRATION:
             return 0 if headers is None else headers.expires_at_ms
-        if code == DURABLE:
-            return batch.qos != AT_MOST_ONCE
-        if code == DURABLE_TEXT:
-            return "NON_DURABLE" if batch.qos == AT_MOST_ONCE else "DURABLE"
         if code == DESTINATION:
             return _destination(batch.topic_of(row), headers)
         if code == CURRENT_DESTINATION:
@@ -158,6 +154,29 @@ class Header(Name):
         if code == SIZE:
             return len(batch.payloads()[row])
         return None if headers is None else _optional(code, headers)
+
+
+@final
+class Durability(Name):
+    """Whether the publisher sent the message as durable. `values`: of a durable message, and of another."""
+
+    def __init__(
+        self,
+        name: str,
+        values: tuple[UserPropertyValue, UserPropertyValue],
+        natives: Mapping[int, NativeFields],
+    ) -> None:
+        super().__init__(name)
+        self._values = values
+        self._natives = natives
+
+    def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
+        """Return one of the values. A direct message is not durable."""
+        durable, other = self._values
+        if batch.qos == AT_MOST_ONCE:
+            return other
+        reader = None if headers is None else self._natives.get(headers.native_format)
+        return durable if headers is None or reader is None or reader.is_durable(headers.native) else other
 
 
 @final

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final, final
 
 from sluicegate.messaging.message import headers as native_fields
-from sluicegate.messaging.message.headers import NativeFields
+from sluicegate.messaging.message.headers import NativeFields, UserPropertyValue
 from sluicegate.messaging.selectors import operands as selector_operands
 from sluicegate.messaging.selectors.conditions import (
     EQUAL,
@@ -49,6 +49,7 @@ from sluicegate.messaging.selectors.operands import (
     BINDS_PRODUCT,
     Annotation,
     Constant,
+    Durability,
     Header,
     Name,
     NativeField,
@@ -66,7 +67,6 @@ ANNOTATION_PREFIX: Final = "m."
 AMQP_PREFIX: Final = "amqp."
 
 HEADERS: Final[dict[str, int]] = {
-    "JMSDeliveryMode": selector_operands.DELIVERY_MODE,
     "JMSPriority": selector_operands.PRIORITY,
     "JMSMessageID": selector_operands.MESSAGE_ID,
     "JMSTimestamp": selector_operands.TIMESTAMP,
@@ -76,7 +76,6 @@ HEADERS: Final[dict[str, int]] = {
     "x_destination": selector_operands.CURRENT_DESTINATION,  # for a copy: the destination it went to
     "JMSReplyTo": selector_operands.REPLY_TO,
     "JMSXGroupID": selector_operands.GROUP_ID,
-    "AMQDurable": selector_operands.DURABLE_TEXT,
     "AMQPriority": selector_operands.PRIORITY,
     "AMQUserID": selector_operands.MESSAGE_ID,  # Artemis's name for the message id that the publisher set
     "AMQTimestamp": selector_operands.TIMESTAMP,
@@ -84,7 +83,6 @@ HEADERS: Final[dict[str, int]] = {
     "AMQAddress": selector_operands.ADDRESS,
     "AMQGroupID": selector_operands.GROUP_ID,
     "AMQSize": selector_operands.SIZE,
-    "amqp.durable": selector_operands.DURABLE,
     "amqp.priority": selector_operands.PRIORITY,
     "amqp.message-id": selector_operands.MESSAGE_ID,
     "amqp.correlation-id": selector_operands.CORRELATION_ID,
@@ -93,6 +91,11 @@ HEADERS: Final[dict[str, int]] = {
     "amqp.absolute-expiry-time": selector_operands.EXPIRY_TIME,
     "amqp.creation-time": selector_operands.CREATION_TIME,
     "amqp.group-id": selector_operands.GROUP_ID,
+}
+DURABILITIES: Final[dict[str, tuple[UserPropertyValue, UserPropertyValue]]] = {
+    "JMSDeliveryMode": selector_operands.DELIVERY_MODES,
+    "AMQDurable": selector_operands.DURABLE_TEXTS,
+    "amqp.durable": selector_operands.DURABLE_FLAGS,
 }
 NATIVE_FIELDS: Final[dict[str, str]] = {
     "JMSType": native_fields.SUBJECT,
@@ -123,6 +126,8 @@ def operand_of(name: str, at: int, natives: Mapping[int, NativeFields]) -> Name:
     known = name.replace("_", "-") if name.startswith(AMQP_PREFIX) else name  # `amqp.group_id` needs no quotes
     if known in HEADERS:
         return Header(name, HEADERS[known])
+    if known in DURABILITIES:
+        return Durability(name, DURABILITIES[known], natives)
     if known in NATIVE_FIELDS:
         return NativeField(name, NATIVE_FIELDS[known], natives)
     if known in OF_DELIVERIES:
@@ -130,7 +135,7 @@ def operand_of(name: str, at: int, natives: Mapping[int, NativeFields]) -> Name:
     if name.startswith(ANNOTATION_PREFIX):
         return Annotation(name, name[len(ANNOTATION_PREFIX) :], natives)
     if name.startswith(AMQP_PREFIX):
-        fields = sorted(each for each in [*HEADERS, *NATIVE_FIELDS] if each.startswith(AMQP_PREFIX))
+        fields = sorted(each for each in [*HEADERS, *DURABILITIES, *NATIVE_FIELDS] if each.startswith(AMQP_PREFIX))
         raise SelectorError(f"{name!r} is not a field of AMQP", at=at, allowed=", ".join(fields))
     return Property(name)
 

@@ -6,6 +6,10 @@ byte (3.2). The payload is what consumers of every protocol understand: the byte
 maps and lists their JSON.
 
     native = form u8 | footer length u32 | body length u32 | what travels before the body | footer | an opaque body
+
+The header section does not travel, but for whether the message is durable. Of a message that is not, an opaque body
+is stored as the beginning of the footer, and the body length is 0. Any other form has one byte in the place of an
+opaque body. Readers that know nothing of it write the same message for both.
 """
 
 import struct
@@ -63,8 +67,12 @@ WIDE: Final = 0x10  # with a four byte length where one byte would do
 
 _HEAD: Final = struct.Struct(">BII")
 NATIVE_HEAD_BYTES: Final = 9
-# What most messages have there: neither a footer nor an opaque body. By form.
+_BARE_BYTES_MAX: Final = NATIVE_HEAD_BYTES + 1  # of a message that is nothing but its payload, durable or not
+# What most messages have there: neither a footer nor an opaque body. By form, of durable messages and of others.
 _PLAIN_HEADS: Final[list[bytes]] = [_HEAD.pack(form, 0, 0) for form in range(2 * WIDE)]
+_NOT_DURABLE: Final = b"\x00"  # behind everything
+_NOT_DURABLE_HEADS: Final[list[bytes]] = [_HEAD.pack(form, 0, 1) for form in range(2 * WIDE)]
+_NOT_DURABLE_NATIVES: Final[list[bytes]] = [head + _NOT_DURABLE for head in _NOT_DURABLE_HEADS]
 
 # What stands before a body that is no more than its bytes, but for their number. By form.
 _BODY_HEADS: Final[dict[int, bytes]] = {
@@ -120,15 +128,31 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
         if len(headers.partition_key.encode()) > PARTITION_KEY_BYTES_MAX:
             raise DecodeError(f"a group-id of more than {PARTITION_KEY_BYTES_MAX} bytes")
         headers.key_hash = key_hash(headers.partition_key)
+    headers.native_format = NATIVE_AMQP
+    headers.native = _native(data, sections, form, durable=durable)
+    return MessageIn(payload, headers, durable=durable, to=to, to_kind=to_kind)
+
+
+def _native(data: bytes, sections: Sections, form: int, *, durable: bool) -> bytes:
     travels = data[sections.travels_at : sections.body_at]
     footer = data[sections.footer_at :]
-    body = data[sections.body_at : sections.footer_at] if form == BODY_OPAQUE else b""
-    headers.native_format = NATIVE_AMQP
-    if footer or body:
-        headers.native = _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
-    else:
-        headers.native = _PLAIN_HEADS[form] + travels if travels else _PLAIN_HEADS[form]
-    return MessageIn(payload, headers, durable=durable, to=to, to_kind=to_kind)
+    if form == BODY_OPAQUE or (footer and not durable):
+        body = data[sections.body_at : sections.footer_at]
+        if durable:
+            return _HEAD.pack(form, len(footer), len(body)) + travels + footer + body
+        return _HEAD.pack(BODY_OPAQUE, len(body) + len(footer), 0) + travels + body + footer
+    if footer:
+        return _HEAD.pack(form, len(footer), 0) + travels + footer
+    if durable:
+        return _PLAIN_HEADS[form] + travels if travels else _PLAIN_HEADS[form]
+    return _NOT_DURABLE_HEADS[form] + travels + _NOT_DURABLE if travels else _NOT_DURABLE_NATIVES[form]
+
+
+def native_is_durable(native: bytes) -> bool:
+    """Return what the sender's header said. A message that an earlier version stored counts as durable."""
+    if len(native) <= _BARE_BYTES_MAX:
+        return len(native) == NATIVE_HEAD_BYTES
+    return (native[0] == BODY_OPAQUE) == (_u32(native, 5) != 0)
 
 
 def native_travels(native: bytes) -> bytes:
@@ -140,7 +164,7 @@ def native_sections(native: bytes, payload: bytes) -> bytes:
     """Return everything from the message annotations on, as it was sent."""
     form = native[0]
     end = len(native)
-    if end == NATIVE_HEAD_BYTES:
+    if end <= _BARE_BYTES_MAX:
         return body_bytes_of(form, payload)
     footer_bytes = _u32(native, 1)
     body_bytes = _u32(native, 5)

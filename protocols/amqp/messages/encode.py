@@ -36,6 +36,7 @@ from sluicegate.protocols.amqp.messages.decode import (
     PARTITION_KEY_PROPERTY,
     SUBJECT_PROPERTY,
     body_bytes_of,
+    native_is_durable,
     native_sections,
 )
 from sluicegate.protocols.amqp.types.decoding import decode
@@ -76,13 +77,16 @@ def write_message(
 ) -> bytes:
     """Return the message as it is sent.
 
-    `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
+    `durable`: the broker keeps it until it is settled. What an AMQP sender said against it counts more. `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
     gave it back untouched.
     """
+    is_native = headers is not None and headers.native_format == NATIVE_AMQP
+    if durable and headers is not None and is_native:
+        durable = native_is_durable(headers.native)
     head = header_section(headers, durable=durable, delivery_count=delivery_count, is_first=is_first, wall_ms=wall_ms)
     if headers is None:
         return head + _address_section(topic) + body_bytes_of(BODY_DATA, payload)
-    if headers.native_format == NATIVE_AMQP:
+    if is_native:
         sections = native_sections(headers.native, payload)
     else:
         sections = _foreign_sections(payload, headers, topic)

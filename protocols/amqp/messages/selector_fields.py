@@ -16,7 +16,7 @@ from sluicegate.messaging.message.headers import (
     UserPropertyValue,
 )
 from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
-from sluicegate.protocols.amqp.messages.decode import NATIVE_HEAD_BYTES, native_travels
+from sluicegate.protocols.amqp.messages.decode import NATIVE_HEAD_BYTES, native_is_durable, native_travels
 from sluicegate.protocols.amqp.messages.encode import with_annotations
 from sluicegate.protocols.amqp.messages.text import user_value
 from sluicegate.protocols.amqp.types.decoding import decode, decode_list
@@ -45,6 +45,10 @@ class AmqpFields(NativeFields):
         place = _PLACES[name]
         value = self._properties[place] if place < len(self._properties) else None
         return _as_text(value) if name == USER_ID and isinstance(value, bytes) else value
+
+    def is_durable(self, native: bytes) -> bool:
+        """Return what the header said, as far as it was stored."""
+        return native_is_durable(native)
 
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a message annotation."""

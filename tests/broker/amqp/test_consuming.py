@@ -72,6 +72,21 @@ async def test_a_message_that_was_given_back_untouched_has_been_acquired(
     assert [each.get("delivery-count") for each in headers] == [None, None]
 
 
+async def test_a_message_is_as_durable_as_its_sender_said(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """AMQP 3.2.1: absent means false. Each of them is stored, for it waited for its outcome."""
+    await create(broker)
+    sender = await amqp.connect("sender")
+    await sender.sender("out", "q", handle=OUT)
+    headers: list[list[AmqpValue] | None] = [[True], [False], None]
+    for header in headers:
+        data = body("x") if header is None else with_sections(0x70, header)
+        assert (await sender.outcome(sender.transfer(OUT, data))).code == ACCEPTED
+    await broker.restart()
+    receiver = await amqp.connect("receiver")
+    await receiver.receiver("in", "q", handle=IN, credit=10)
+    assert [header_of(each).get("durable") for each in await receiver.deliveries(3)] == [True, None, None]
+
+
 async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 51, 2.6.12: the message is gone, and we say so with the same state."""
     await create(broker)

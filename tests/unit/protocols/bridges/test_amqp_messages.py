@@ -43,6 +43,11 @@ def test_a_message_without_properties_has_its_address_and_its_path() -> None:
     assert not written(b"payload", None, qos=0).durable
 
 
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_message_of_amqp_stays_as_durable_as_its_sender_said(durable: bool) -> None:
+    assert passed_on(Message(body="x", durable=durable)).durable == durable
+
+
 def test_a_message_of_another_protocol_has_its_fields() -> None:
     headers = Headers(
         partition_key="line-7",
