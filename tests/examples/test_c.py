@@ -1,4 +1,4 @@
-"""The examples in C: Eclipse Paho's synchronous client."""
+"""The examples in C: Eclipse Paho's synchronous client, and Apache Qpid Proton."""
 
 from pathlib import Path
 
@@ -10,18 +10,29 @@ from support.examples.programs import Programs, build, copied, toolchain
 
 pytestmark = [pytest.mark.interop]
 
-HEADER = Path("/usr/include/MQTTClient.h")
+PAHO = Path("/usr/include/MQTTClient.h")
+PROTON = Path("/usr/include/proton/proactor.h")
+
+
+def made(client: str, header: Path, package: str) -> Path:
+    """Return the folder with the programs of a client."""
+    make = toolchain("make")
+    toolchain("cc")
+    if not header.is_file():
+        pytest.skip(f"Debian's {package} is not installed")
+    folder = copied("c")
+    build(folder, make, client)
+    return folder / client
 
 
 @pytest.fixture(scope="module")
-def built() -> Path:
-    make = toolchain("make")
-    toolchain("cc")
-    if not HEADER.is_file():
-        pytest.skip("Debian's libpaho-mqtt-dev is not installed")
-    folder = copied("c")
-    build(folder, make)
-    return folder
+def paho() -> Path:
+    return made("paho", PAHO, "libpaho-mqtt-dev")
+
+
+@pytest.fixture(scope="module")
+def proton() -> Path:
+    return made("proton", PROTON, "libqpid-proton11-dev")
 
 
 @pytest.mark.parametrize(
@@ -30,8 +41,24 @@ def built() -> Path:
         scenarios.orders_are_published_with_a_key,
         scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
         scenarios.requests_are_answered,
+        scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
     ],
     ids=lambda check: check.__name__,
 )
-def test_paho_c(check: scenarios.Scenario, built: Path, broker: Broker) -> None:
-    check(Programs(lambda name: [str(built / name)], broker), broker)
+def test_paho_c(check: scenarios.Scenario, paho: Path, broker: Broker) -> None:
+    check(Programs(lambda name: [str(paho / name)], broker), broker)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        scenarios.orders_are_published_with_a_key,
+        scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
+        scenarios.requests_are_answered,
+        scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
+        scenarios.a_rejected_message_is_found_in_the_dead_message_queue,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_proton_c(check: scenarios.Scenario, proton: Path, broker: Broker) -> None:
+    check(Programs(lambda name: [str(proton / name)], broker), broker)
