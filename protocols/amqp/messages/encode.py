@@ -77,7 +77,8 @@ def write_message(
 ) -> bytes:
     """Return the message as it is sent.
 
-    `durable`: the broker keeps it until it is settled. What an AMQP sender said against it counts more. `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
+    `durable`: the broker keeps it until it is settled. A message that an AMQP sender did not send as durable is not.
+    `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
     gave it back untouched.
     """
     is_native = headers is not None and headers.native_format == NATIVE_AMQP
@@ -86,10 +87,7 @@ def write_message(
     head = header_section(headers, durable=durable, delivery_count=delivery_count, is_first=is_first, wall_ms=wall_ms)
     if headers is None:
         return head + _address_section(topic) + body_bytes_of(BODY_DATA, payload)
-    if is_native:
-        sections = native_sections(headers.native, payload)
-    else:
-        sections = _foreign_sections(payload, headers, topic)
+    sections = native_sections(headers.native, payload) if is_native else _foreign_sections(payload, headers, topic)
     return head + (sections if headers.dead is None else _with_death(sections, headers.dead))
 
 

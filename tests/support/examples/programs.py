@@ -18,7 +18,10 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 EXAMPLES: Final = ROOT / "examples"
 BUILT: Final = Path(os.environ.get("SLUICEGATE_EXAMPLES_BUILD", ROOT / "build" / "examples"))
 ALL: Final = os.environ.get("SLUICEGATE_ALL_EXAMPLES") == "1"  # by `make test-examples`
-MADE_BESIDE_SOURCES: Final = {"c": ("consume", "dead_messages", "publish", "reply", "request")}  # in a folder of examples, by a reader
+MADE_BESIDE_SOURCES: Final = {  # in a folder of examples, by a reader
+    "c": ("consume", "dead_messages", "publish", "reply", "request"),
+    "circuitpython": ("venv",),
+}
 WITHIN_S: Final = 120  # a program, or what a program is to print
 BUILD_S: Final = 1500  # the first build downloads packages
 

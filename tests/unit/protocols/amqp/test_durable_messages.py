@@ -1,4 +1,4 @@
-"""What an AMQP sender said of durability (3.2.1): how it is stored, and that readers of earlier versions lose nothing."""
+"""What an AMQP sender said of durability (3.2.1), how it is stored, and what readers of earlier versions make of it."""
 
 import pytest
 
