@@ -16,10 +16,21 @@ static inline void check(int code, const char *what) {
     }
 }
 
+/* Ends the program if the broker refused: there is no such queue, for example. The reason string says which. */
 static inline void check_response(MQTTResponse response, const char *what) {
-    int failed = response.reasonCode >= MQTTREASONCODE_UNSPECIFIED_ERROR;
+    int code = (int)response.reasonCode;
+    if (code < 0) { /* no answer: the broker does not run, for example */
+        check(code, what);
+    }
+    if (code >= MQTTREASONCODE_UNSPECIFIED_ERROR) {
+        MQTTProperty *why = response.properties == NULL
+                                ? NULL
+                                : MQTTProperties_getProperty(response.properties, MQTTPROPERTY_CODE_REASON_STRING);
+        fprintf(stderr, "%s: %s: %.*s\n", what, MQTTReasonCode_toString(response.reasonCode),
+                why != NULL ? why->value.data.len : 0, why != NULL ? why->value.data.data : "");
+        exit(EXIT_FAILURE);
+    }
     MQTTResponse_free(response);
-    check(failed ? MQTTCLIENT_FAILURE : MQTTCLIENT_SUCCESS, what);
 }
 
 /* Connects with MQTT 5 to the broker that MQTT_URL names. */
@@ -35,7 +46,7 @@ static inline MQTTClient connect_to_broker(const char *name) {
                                        MQTTCLIENT_PERSISTENCE_NONE, NULL, &create), "create");
     MQTTClient_connectOptions options = MQTTClient_connectOptions_initializer5;
     options.cleanstart = 1;
-    check_response(MQTTClient_connect5(client, &options, NULL, NULL), "connect");
+    check_response(MQTTClient_connect5(client, &options, NULL, NULL), url != NULL ? url : "mqtt://127.0.0.1:1883");
     return client;
 }
 
