@@ -277,10 +277,22 @@ class RabbitMq4(RabbitMq):
 
 @final
 class ActiveMq(ForeignBroker):
-    """ActiveMQ 6 with AMQP 1.0 and its store on the disk. It admits everybody."""
+    """ActiveMQ 6 with AMQP 1.0 and its store on the disk. It admits everybody.
+
+    With `configuration`, the text of an activemq.xml, it is as that says; `{data}` and `{amqp_port}` are filled in.
+    """
 
     name = "activemq"
     _JARS = ROOT / "build" / "activemq"
+
+    def __init__(self, directory: Path, *, configuration: str = "") -> None:
+        super().__init__(directory)
+        self._configuration = configuration
+
+    @property
+    def configuration_file(self) -> Path:
+        """The activemq.xml, where it has one."""
+        return self.directory / "activemq.xml"
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -298,6 +310,10 @@ class ActiveMq(ForeignBroker):
             f"broker:(amqp://127.0.0.1:{self.amqp_port},mqtt://127.0.0.1:{self.mqtt_port})"
             f"?persistent=true&useJmx=false&brokerName=bridged&dataDirectory={self.directory / 'data'}"
         )
+        if self._configuration:
+            text = self._configuration.format(data=self.directory / "data", amqp_port=self.amqp_port).lstrip()
+            self.configuration_file.write_text(text)
+            uri = f"xbean:file:{self.configuration_file}"
         folders = [f"-Dactivemq.{each}={self.directory}" for each in ("home", "base", "conf", "data")]
         main = "org.apache.activemq.console.Main"
         return ["java", "-Xmx512m", "-cp", f"{self._JARS}/*", *folders, main, "start", uri], {}

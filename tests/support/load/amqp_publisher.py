@@ -31,10 +31,18 @@ class AmqpWirePublisher(NumberedPublisher):
     """Publishes on a link whose deliveries it resumes: each has a tag of its own, for ever."""
 
     def __init__(
-        self, container: str, *, topic: str, keys: Sequence[str], window: int = 50, account: Account | None = None
+        self,
+        container: str,
+        *,
+        topic: str,
+        keys: Sequence[str],
+        window: int = 50,
+        account: Account | None = None,
+        to: str | None = None,
     ) -> None:
         super().__init__(container, topic=topic, keys=keys)
         self.account = account
+        self._to = to  # the address of all messages, in place of the topic with the key as last level
         self.window = window
         self._out: dict[bytes, Sent] = {}  # by tag: not settled, in the order sent
         self._tags_count = 0
@@ -134,7 +142,8 @@ class AmqpWirePublisher(NumberedPublisher):
         self._tags[delivery_id] = tag
         fields: list[AmqpValue] = [uint(HANDLE), uint(delivery_id), tag, uint(0), False, False]
         fields += [None, None, True] if resumes else []
-        properties: list[AmqpValue] = [None, None, f"topic://{self.topic}/{sent.key}", *[None] * 7, sent.key]
+        to = self._to or f"topic://{self.topic}/{sent.key}"
+        properties: list[AmqpValue] = [None, None, to, *[None] * 7, sent.key]
         message = encode(Described(ulong(0x70), [True])) + encode(Described(ulong(0x73), properties))
         message += encode(Described(ulong(0x75), f"{sent.key}:{sent.number}".encode()))
         self._say(encode_performative(TRANSFER, fields) + message)

@@ -42,12 +42,16 @@ class DeliveryRecord:
         """Return whether of every key the last confirmed message was delivered."""
         return all(self._highest[key] >= number for key, number in confirmed.items())
 
-    def check_nothing_is_lost(self, confirmed: dict[str, int], *, since: Mapping[str, int] = ALL) -> None:
-        """Every confirmed message was delivered at least once; of the numbers of a key, those above that of `since`."""
+    def missing(self, confirmed: dict[str, int], *, since: Mapping[str, int] = ALL) -> list[tuple[str, int]]:
+        """Return the confirmed messages that were not delivered; of the numbers of a key, those above `since`."""
         numbers = (
             (key, number) for key, last in confirmed.items() for number in range(since.get(key, 0) + 1, last + 1)
         )
-        lost = [identity for identity in numbers if identity not in self._counts]
+        return [identity for identity in numbers if identity not in self._counts]
+
+    def check_nothing_is_lost(self, confirmed: dict[str, int], *, since: Mapping[str, int] = ALL) -> None:
+        """Every confirmed message was delivered at least once; of the numbers of a key, those above that of `since`."""
+        lost = self.missing(confirmed, since=since)
         assert lost == [], f"{self.name}: {len(lost)} confirmed messages were lost, the first are {lost[:10]}"
 
     def check_order(self) -> None:
