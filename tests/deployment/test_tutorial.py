@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from support.pages.listings import Interrupted, Saved, Shown, Typed, shows, steps
+from support.pages.listings import Interrupted, Read, Saved, Shown, Typed, shows, steps
 from support.pages.reader import Reader
 from support.processes.foreign_programs import program
 
@@ -59,6 +59,7 @@ def test_a_page_of_the_tutorial_has_no_listing_that_is_not_followed(page: str) -
     text = (TUTORIAL / f"{page}.md").read_text(encoding="utf-8")
     assert re.findall(r"\n\n {4}\S.*", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)) == []
     followed = [step for step in steps(text) if not isinstance(step, Interrupted)]
+    assert not any(isinstance(step, Read) for step in followed)
     assert len(followed) + text.count("<!-- not here -->") == text.count("```") / 2
 
 
@@ -66,6 +67,8 @@ def test_what_is_followed_of_a_page() -> None:
     page = (
         '```sh title="A"\nserve\n```\n\n```text\nready\n```\n<!-- again -->\n```sh\nlook\n```\n<!-- Ctrl-C: A -->\n'
         '```python title="x.py"\npass\n```\n<!-- not here -->\n```sh\npip\n```\n'
+        "1. one\n   <!-- first:\n   mkdir x\n   -->\n   ```console\n   $ ls \\\n       -a\n   x\n   $ pwd\n   ```\n"
+        "<!-- form -->\n```text\nu8 | u8\n```\n```yaml\na: 1\n```\n"
     )
     assert list(steps(page)) == [
         Typed("A", "serve\n"),
@@ -73,8 +76,13 @@ def test_what_is_followed_of_a_page() -> None:
         Typed("", "look\n", again=True),
         Interrupted("A"),
         Saved("x.py", "pass\n"),
+        Typed("", "mkdir x\nls      -a\n"),
+        Shown("", "x"),
+        Typed("", "pwd\n"),
+        Shown("", ""),
+        Read("yaml", "a: 1\n"),
     ]
-    for wrong in ("```python\npass\n```\n", "<!-- agian -->\n```sh\nlook\n```\n"):
+    for wrong in ("```html\n<p>\n```\n", "<!-- agian -->\n```sh\nlook\n```\n"):
         with pytest.raises(ValueError, match="listing"):
             list(steps(wrong))
 

@@ -1,6 +1,7 @@
 """Follows a page: terminals of a machine on which nothing else runs, in a folder of their own.
 
-The machine is a network namespace, so commands of pages have the default ports as they stand there.
+The machine is a network namespace, so commands of pages have the default ports as they stand there. Files in /etc, and
+what is put into the folders in `OWN`, are its own: what a page writes there is gone with it.
 """
 
 import os
@@ -15,11 +16,15 @@ from typing import Final, NoReturn, Self
 
 import pytest
 
-from support.pages.listings import Interrupted, Saved, Shown, Step, Typed, shows
+from support.pages.listings import Interrupted, Read, Saved, Shown, Step, Typed, shows
 
-PATIENCE_S: Final = 60  # a cold start of Python, on a busy machine, and the holddown of a rebalance
+PATIENCE_S: Final = 60  # for a command: a cold start of Python, on a busy machine, and the holddown of a rebalance
 LOOK_S: Final = 0.05
 NEEDED: Final = ("unshare", "nsenter", "ip")
+OWN: Final = ("etc", "opt", "run", "var/lib")  # folders of which it has a copy
+HOSTS: Final = (  # the other machines of pages: all are this one
+    *("gate.example", "lab", "office.example", "plant.example", "solace.example", "erp.example"),
+)
 PROGRAMS: Final = {"sluicegate": "-P -m sluicegate", "python": "", "python3": ""}
 
 
@@ -49,7 +54,7 @@ class Reader:
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
             program.chmod(0o755)
         self._machine = subprocess.Popen(
-            ["unshare", "--net", "sh", "-c", "ip link set lo up && echo up && exec sleep infinity"],
+            ["unshare", "--net", "--mount", "sh", "-euc", self._made()],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert self._machine.stdout is not None
@@ -63,8 +68,33 @@ class Reader:
     ) -> None:
         for terminal in self._terminals.values():
             terminal.close()
-        self._machine.kill()
+        for each in self._processes():
+            os.kill(each, signal.SIGKILL)
         self._machine.communicate()
+
+    def _processes(self) -> list[int]:
+        """Return all processes of the machine: pages may leave some in the background."""
+        network = os.readlink(f"/proc/{self._machine.pid}/ns/net")
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.readlink(process / "ns" / "net") == network:
+                    found.append(int(process.name))
+            except OSError:  # it has ended
+                continue
+        return found
+
+    def _made(self) -> str:
+        """Return the commands that make the machine."""
+        layers = self._output.with_name("layers")
+        layers.mkdir()
+        commands = [f"mount -t tmpfs none {layers}"]
+        for name in OWN:
+            above, work = (layers / f"{name.replace('/', '-')}-{part}" for part in ("above", "work"))
+            options = f"lowerdir=/{name},upperdir={above},workdir={work}"
+            commands.append(f"mkdir {above} {work} && mount -t overlay overlay -o {options} /{name}")
+        commands += [f"echo 127.0.0.1 {' '.join(HOSTS)} >>/etc/hosts", "ip link set lo up", "echo up"]
+        return "\n".join([*commands, "exec sleep infinity"])
 
     def does(self, step: Step) -> None:
         """Do one step of the page, and fail if the page is wrong about it."""
@@ -75,6 +105,8 @@ class Reader:
                 self._terminal(step.terminal).types(step)
             case Shown(terminal, text):
                 self._terminal(terminal).comes_to_show(text)
+            case Read():
+                raise ValueError(f"a listing is only read: {step.text}")
             case Interrupted(terminal):
                 self._terminal(terminal).interrupt()
 
@@ -86,7 +118,8 @@ class Reader:
     def starts(self, commands: str, output: Path) -> "subprocess.Popen[bytes]":
         """Start commands on the machine, with what they print appended to a file."""
         variables = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
-        enter = ["nsenter", f"--net=/proc/{self._machine.pid}/ns/net", "env", "--default-signal=INT"]
+        spaces = [f"--{each}=/proc/{self._machine.pid}/ns/{file}" for each, file in (("net", "net"), ("mount", "mnt"))]
+        enter = ["nsenter", *spaces, f"--wd={self._folder}", "env", "--default-signal=INT"]
         with output.open("ab") as file:
             return subprocess.Popen(
                 [*enter, "bash", "-euo", "pipefail", "-c", commands],
@@ -149,7 +182,7 @@ class Terminal:
 
     def _ends(self) -> None:
         assert self._process is not None
-        code = self._process.wait(PATIENCE_S)
+        code = self._process.wait(PATIENCE_S * self._typed.commands.count("\n"))
         self._process = None
         assert self._title or (code != 0) == self._typed.fails, (
             f"exit code {code} of\n{self._typed.commands}{self._new()}"

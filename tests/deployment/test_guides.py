@@ -1,0 +1,118 @@
+"""The guides and explanations: every command parsed, every configuration loaded, and pages followed as readers do.
+
+Each page that is followed has a machine of its own, with a broker as `sluicegate serve` starts it. A comment may say
+otherwise: `<!-- broker: OPTIONS -->` adds options, and `<!-- broker: none -->` is for a page that starts its own.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.pages.guides import NOT_TYPED, check, joined, parse, typed
+from support.pages.listings import STEP, Read, Shown, Step, Typed, steps
+from support.pages.reader import Reader
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+DOCS: Final = ROOT / "docs"
+FOLDERS: Final = ("concepts", "connect", "operate", "reference")
+ELSEWHERE: Final = {  # pages whose listings have a test of their own
+    "docs/connect/amqp.md": "tests/interop/test_proton.py and test_rhea_in_a_browser.py",
+    "docs/connect/flow-client.md": "tests/broker/flow/client/test_examples.py",
+    "docs/connect/flow-protocol.md": "tests/unit/protocols/flow/test_specification.py",
+    "docs/connect/http.md": "tests/interop/test_http_clients.py",
+    "docs/connect/test-your-application.md": "tests/testing/test_documentation.py",
+}
+NOT_FOLLOWED: Final = {  # pages whose commands are only parsed
+    "docs/concepts/brokers.md": "its commands start brokers that do not end; tests/broker/machines has several brokers",
+    "docs/concepts/message-vpns.md": "it deletes what it creates only once clients have left",
+    "docs/concepts/queues.md": "one command follows a queue until Ctrl-C",
+    "docs/concepts/redelivery.md": "it names messages that a broker of its own does not have",
+    "docs/concepts/replicas.md": "it takes NATS servers of three machines; tests/replication has them",
+    "docs/concepts/sites.md": "it takes NATS servers at two sites; tests/replication has them",
+    "docs/concepts/virtual-destinations.md": "its subscribers run until Ctrl-C",
+    "docs/connect/coming-from/solace.md": "it takes a broker of Solace",
+    "docs/connect/payload-rules.md": "it installs a release",
+    "docs/connect/rest-delivery-points.md": "it takes the web server of an application",
+    "docs/network.md": "tests/unit/gateway/config/test_network_page.py loads its two brokers",
+    "docs/operate/configuration.md": "its broker runs until Ctrl-C",
+    "docs/operate/operations.md": "it names clients and gateways of an installation",
+    "docs/operate/recovery.md": "it takes a spool that is damaged; tests/crash has some",
+    "docs/operate/tracing.md": "it installs a release",
+}
+PAGES: Final = sorted(
+    str(page.relative_to(ROOT))
+    for page in (
+        *(page for folder in FOLDERS for page in (DOCS / folder).rglob("*.md")),
+        DOCS / "network.md",
+        ROOT / "examples" / "README.md",
+    )
+    if "```" in page.read_text(encoding="utf-8")
+)
+BROKER: Final = re.compile(r"^<!-- broker: (.*) -->$", re.MULTILINE)
+IS_READY: Final = "...\nSluicegate ... is ready.\n...\n"
+
+
+def followed(page: str) -> list[Step]:
+    """Return what a reader of a page does; those that start a broker come first."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    options = found[1] if (found := BROKER.search(text)) else ""
+    done = list(steps(BROKER.sub("", text)))
+    types = any(isinstance(step, Typed) for step in done)
+    done = [step for step in done if not isinstance(step, Read)]
+    if options == "none" or not types:
+        return done
+    return [Typed("Broker", f"exec sluicegate serve --data broker-data {options}\n"), Shown("Broker", IS_READY), *done]
+
+
+@pytest.mark.slow
+@pytest.mark.crash
+@pytest.mark.timeout(400)  # some dozens of programs, beside other tests
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in {*ELSEWHERE, *NOT_FOLLOWED} and followed(page)])
+def test_what_a_page_says_is_so(tmp_path: Path, page: str) -> None:
+    with Reader(tmp_path) as reader:
+        for step in followed(page):
+            if isinstance(step, Typed):
+                reader.does(Typed(step.terminal, typed(step.commands), again=step.again, fails=step.fails))
+            else:
+                reader.does(step)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE])
+def test_commands_and_configurations_of_a_page_are_taken(tmp_path: Path, page: str) -> None:
+    for number, step in enumerate(steps(BROKER.sub("", (ROOT / page).read_text(encoding="utf-8")))):
+        if isinstance(step, Read):
+            check(step, tmp_path / str(number))
+        elif isinstance(step, Typed):
+            for line in joined(step.commands):
+                if line.startswith("sluicegate "):
+                    parse(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["sluicegate queue craete orders", "sluicegate queue create", "sluicegate queue list --colour", "sluicegate x"],
+)
+def test_a_command_that_is_wrong_is_not_taken(line: str) -> None:
+    with pytest.raises(Exception, match=r"(?i)craete|missing|colour|x in"):
+        parse(line)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_listing_of_a_page_is_without_a_language(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    listings = [match for match in STEP.finditer(text) if match["text"] is not None]
+    assert [match[0] for match in listings if not match["language"]] == []
+    assert len(listings) == len(re.findall(r"^ *```", text, re.MULTILINE)) / 2
+    rest = re.sub(r"^<!-- first:\n.*?^-->$", "", STEP.sub("", text), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"\n\n {4}\S.*", rest) == []
+
+
+def test_pages_that_are_left_out_are_there() -> None:
+    assert {*ELSEWHERE, *NOT_FOLLOWED} - set(PAGES) == set()
+
+
+def test_what_is_not_typed_is_on_a_page() -> None:
+    texts = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
+    assert [each for each in NOT_TYPED if f"\n{each}" not in texts] == []
