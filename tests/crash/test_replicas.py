@@ -297,4 +297,8 @@ def test_a_replica_whose_servers_are_away_says_so_and_stops_when_it_is_told(tmp_
         wait_until(
             lambda: "no NATS server at nats://127.0.0.1:1 answers" in replica.stderr, within_s=DRAIN_S, what="why"
         )
-        assert "replica a is starting" in HTTP.get(f"{replica.admin_url}/queues", timeout=DRAIN_S).json()["detail"]
+        for path in ("/queues", "/definitions"):
+            assert "replica a is starting" in HTTP.get(replica.admin_url + path, timeout=DRAIN_S).json()["detail"]
+        document = {"version": 1, "message_vpns": {"default": {"queues": [{"name": "q"}]}}}
+        refused = HTTP.post(f"{replica.admin_url}/definitions", json=document, timeout=DRAIN_S)
+        assert (refused.status_code, "replica a is starting" in refused.json()["detail"]) == (409, True)
