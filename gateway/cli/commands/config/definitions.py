@@ -124,8 +124,11 @@ def _applications(client: AdminObjects, document: Document, *, dry_run: bool, pr
             problems = [_problem(document, each) for each in mistakes if isinstance(each, dict)]
             raise CommandFailed("\n".join(map(str, problems)), exit_code=USAGE) from None
         yield view
-        if not (view.time_is_up and view.made_count):
+        if not view.time_is_up:
             return
+        if not view.made_count:
+            text = f"the gateway was too slow to begin any of {counted(view.changes_count, 'change')}"
+            raise CommandFailed(text, advice="Run apply again when it has less to do, or with a smaller document.")
 
 
 def _problem(document: Document, mistake: Mapping[str, object]) -> Problem:

@@ -1,5 +1,6 @@
 """`sluicegate config export` and `apply`: what differs from a document, and that bringing it about leaves nothing."""
 
+from itertools import cycle
 from pathlib import Path
 
 import orjson
@@ -160,6 +161,20 @@ def test_a_refusal_ends_it_and_what_was_done_before_stays(shell: Shell, node: Me
     assert "orders/eu" in node.definitions
     file.write_text(DOCUMENT)
     assert "queue orders/eu" not in shell.run("config", "apply", str(file))
+
+
+def test_a_document_that_takes_long_is_applied_by_several_requests(
+    shell: Shell, node: MemoryNode, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here each request has time for one change. A gateway without time for any is no success."""
+    times = cycle([0.0, 0.0, 100.0])  # at the beginning, before the first change, before the second
+    monkeypatch.setattr("sluicegate.gateway.admin.rest.definitions.monotonic", lambda: next(times))
+    told = shell.run("config", "apply", str(file))
+    assert [line[0] for line in told.splitlines() if not line.startswith(" ")] == ["+"] * 4
+    assert (list(node.definitions), list(node.users), list(node.points)) == (["orders/eu"], ["fixed", "ada"], ["mail"])
+    node.definitions.clear()
+    times = cycle([0.0, 100.0])
+    assert "too slow to begin any of 1 change" in shell.run("config", "apply", str(file), expect=FAILED)
 
 
 @pytest.mark.parametrize(
