@@ -113,6 +113,19 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         self.engine = AmqpEngine(limits, now_ms, container_id=container_id, mechanisms=[], allows_bare=False)
         self.engine.join()
 
+    @property
+    def stream(self) -> ByteTransport | None:
+        """What is written to; None: it is gone."""
+        return self._transport
+
+    def write_to(self, stream: ByteTransport) -> None:
+        """Write to another stream from now on, which leads to the same client."""
+        self._transport = stream
+
+    def is_within_packet(self) -> bool:
+        """Return whether the beginning of a frame has come, and its rest has not."""
+        return bool(self.engine.unread)
+
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)

@@ -97,6 +97,21 @@ class FlowConnection(FlowPeer, StreamUser):
         if not self.is_sibling:
             self._counters.connected += 1
 
+    @property
+    def stream(self) -> ByteTransport | None:
+        """What is written to; None: it is gone."""
+        return self._transport
+
+    def write_to(self, stream: ByteTransport) -> None:
+        """Write to another stream from now on, which leads to the same client. Not for a link."""
+        self._transport = stream
+        if self.output.transport is not None:
+            self.output.transport = stream
+
+    def is_within_packet(self) -> bool:
+        """Return whether the beginning of a frame has come, and its rest has not."""
+        return self.engine.unfinished_bytes > 0
+
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large frame was read into its buffer."""
         self._counters.bytes_received += len(data)

@@ -102,7 +102,7 @@ PAYLOAD_PARAMETER: Final = Parameter("payload", "bytes of each payload to show",
     level=AccessLevel.READ_WRITE,
 )
 async def trace_client(node: NodeInterface, request: Request) -> Response:
-    """Follow the packets of one MQTT client, live and in both directions, also when it connects again."""
+    """Follow the packets or frames of one client, live and in both directions, also when it connects again."""
     payload_bytes = whole_number(request, PAYLOAD_PARAMETER) or 0
     if request.method == "HEAD":  # the body of a GET would be endless; HEAD has none
         await node.show_client(path_name(request))  # nothing begins that nobody would end

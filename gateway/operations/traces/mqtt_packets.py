@@ -3,9 +3,9 @@
 Passwords and authentication data are never shown, payloads only as far as they are asked for.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, PacketWords, hidden
 from sluicegate.protocols.mqtt.codec import fixed_header as packets
 from sluicegate.protocols.mqtt.codec.packets.connect import read_protocol
 from sluicegate.protocols.mqtt.codec.properties import (
@@ -20,12 +20,10 @@ from sluicegate.protocols.mqtt.codec.properties import (
 from sluicegate.protocols.mqtt.codec.reason_codes import PeerViolation, name_of
 from sluicegate.protocols.mqtt.codec.wire import read_binary, read_string, read_u8, read_u16, read_varint
 
-BODY_BYTES_MAX: Final = 64 * 1024  # of each packet, that is looked at
 RETURN_CODES: Final = (
     *("accepted", "unacceptable protocol version", "identifier rejected", "server unavailable"),
     *("bad user name or password", "not authorized"),
 )
-Value = str | int | bool | None
 
 
 class PacketCutter:
@@ -63,16 +61,16 @@ class PacketCutter:
         return packet
 
 
-@dataclass(slots=True)
-class PacketWords:
-    """A packet in words."""
+class MqttPackets:
+    """The packets of one direction of a connection. `level` is that of its CONNECT."""
 
-    kind: str
-    fields: dict[str, Value] = field(default_factory=dict)
-    properties: list[tuple[str, str | int]] = field(default_factory=list)
-    reason_code: int | None = None
-    reason: str | None = None
-    payload: bytes | None = None
+    def __init__(self, level: int) -> None:
+        self._cutter = PacketCutter()
+        self._reader = PacketReader(level)
+
+    def read(self, data: bytes) -> list[tuple[PacketWords, int]]:
+        """Return the packets that are known by now."""
+        return [(self._reader.words(first, body), size) for first, body, size in self._cutter.cut(data)]
 
 
 class PacketReader:
@@ -223,8 +221,7 @@ def _properties(body: bytes, pos: int, found: PacketWords) -> int:
             found.properties.append((rule.name, text))
         elif rule.kind == BINARY:
             value, at = read_binary(body, at, end)
-            hidden = f"{len(value)} bytes, not shown"
-            found.properties.append((rule.name, hidden if identifier == AUTHENTICATION_DATA else value.hex()))
+            found.properties.append((rule.name, hidden(value) if identifier == AUTHENTICATION_DATA else value.hex()))
         else:
             number, at = read_number(body, at, end, rule.kind)
             found.properties.append((rule.name, int(number)))

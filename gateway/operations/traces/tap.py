@@ -49,7 +49,11 @@ class Tap:
         self._connection.write_to(self)
 
     def end(self) -> None:
-        """Stand aside. Without effect when the stream is gone."""
+        """Stand aside. Without effect when the stream is gone.
+
+        A flow connection that has become a link between brokers goes on writing through the tap.
+        """
+        self._seen = _nothing
         if self._connection.stream is self:
             self._connection.write_to(self._stream)
             _pass_to(self._connection, self._stream)
@@ -138,6 +142,10 @@ class Tap:
     def hand_over(self, connection: Connection) -> None:
         """Leave the stream to another connection."""
         self._stream.hand_over(connection)
+
+
+def _nothing(from_client: bool, data: bytes) -> None:
+    """Take the place of who listened."""
 
 
 def _pass_to(connection: Tapped, stream: ByteTransport) -> None:

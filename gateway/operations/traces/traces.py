@@ -11,12 +11,11 @@ from typing import Final, Literal
 
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.clients.clients import wanted_clients
-from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
+from sluicegate.gateway.operations.traces.connections import TracedConnection, packets_of, traceable
 from sluicegate.gateway.operations.traces.tap import Tap
 from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound, Refused
-from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.transport.interface import ByteTransport
 
 log = logging.getLogger("sluicegate.node")
@@ -33,20 +32,21 @@ class ClientTrace:
         self._vpn = vpn
         self._client = client
         self._payload_bytes = payload_bytes
-        self._taps: dict[MqttConnection, Tap] = {}
+        self._taps: dict[TracedConnection, Tap] = {}
         self._kept: deque[TracedPacket] = deque()
         self._left_out_count = 0
         self._news = asyncio.Event()
 
-    def connections(self) -> list[MqttConnection]:
-        """Return the connections of the client. Raises ClientNotFound, and Refused if none is of MQTT."""
+    def connections(self) -> list[TracedConnection]:
+        """Return the connections of the client. Raises ClientNotFound, and Refused if none can be traced."""
         found = wanted_clients(self._node, self._vpn, ClientQuery(names=(self._client,)))
         if not found:
             raise ClientNotFound(self._client)
-        speaks_mqtt = [each.connection for each in found if isinstance(each.connection, MqttConnection)]
-        if not speaks_mqtt:
-            raise Refused(f"{self._client} speaks {found[0].protocol}: only connections of MQTT can be traced")
-        return speaks_mqtt
+        can_be = [each for each in [traceable(one.connection) for one in found] if each is not None]
+        if not can_be:
+            what = "is a broker at a link" if found[0].protocol == "flow" else f"speaks {found[0].protocol}"
+            raise Refused(f"{self._client} {what}: connections of MQTT, AMQP and the flow protocol can be traced")
+        return can_be
 
     def _look(self) -> None:
         """Tap the connections of the client that are not tapped yet, if it is there."""
@@ -56,15 +56,13 @@ class ClientTrace:
                 if connection not in self._taps and stream is not None:
                     self._begin(connection, stream)
 
-    def _begin(self, connection: MqttConnection, stream: ByteTransport) -> None:
-        address, level = connection.peer_name(), int(connection.engine.level)
-        cutters = {True: PacketCutter(), False: PacketCutter()}
-        readers = {True: PacketReader(level), False: PacketReader(level)}
+    def _begin(self, connection: TracedConnection, stream: ByteTransport) -> None:
+        address = connection.peer_name()
+        packets = {True: packets_of(connection), False: packets_of(connection)}
 
         def seen(from_client: bool, data: bytes) -> None:
             try:
-                for first_byte, body, size in cutters[from_client].cut(data):
-                    words = readers[from_client].words(first_byte, body)
+                for words, size in packets[from_client].read(data):
                     self._keep(
                         self._payload_of(words.payload),
                         TracedPacket(

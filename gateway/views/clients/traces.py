@@ -16,9 +16,9 @@ class TracedPacket:
     kind: str  # as the standard calls it; of a connection: begun or ended
     size_bytes: int  # of all of it
     fields: dict[str, str | int | bool | None]
-    properties: tuple[tuple[str, str | int], ...] = ()  # of MQTT 5
+    properties: tuple[tuple[str, str | int], ...] = ()  # of MQTT 5, of a message, or of the ends of an AMQP link
     reason_code: int | None = None
-    reason: str | None = None
+    reason: str | None = None  # in AMQP the error, without a code
     payload: str | None = None  # its beginning, where it was asked for
     payload_encoding: Literal["text", "base64"] | None = None
     left_out_count: int = 0  # packets before this one that nobody has read in time

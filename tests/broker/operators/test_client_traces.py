@@ -3,16 +3,31 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import binary, integers
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.operations.traces.amqp_frames import AmqpFrames
+from sluicegate.gateway.operations.traces.flow_frames import FlowFrames
 from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
 from sluicegate.gateway.operations.traces.traces import KEPT_MAX
 from sluicegate.gateway.views.clients.traces import TracedPacket
-from sluicegate.gateway.views.errors import ClientNotFound, Refused
-from support.amqp.client import AmqpClients
+from sluicegate.gateway.views.errors import ClientNotFound
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, rejected
+from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame, sasl_frame
+from sluicegate.protocols.amqp.codec.performatives import INIT, RESPONSE, Detach, Open
+from sluicegate.protocols.amqp.types.encoding import encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from sluicegate.protocols.flow.codec.frames.publish import write_publish
+from sluicegate.protocols.flow.codec.frames.session import Auth, AuthAnswer
+from sluicegate.protocols.flow.codec.frames.settle import Ping
+from support.amqp.client import AmqpClients, body
 from support.broker.inside_client import until
+from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
+from support.flow.client import FlowClient
 
 
 async def following(broker: RunningBroker, name: str, payload_bytes: int = 0) -> AsyncIterator[TracedPacket]:
@@ -134,13 +149,83 @@ async def test_what_nobody_reads_in_time_is_left_out_and_counted(broker: Running
     assert (await anext(trace)).left_out_count == 2 * (KEPT_MAX + 10) - KEPT_MAX
 
 
-async def test_only_clients_of_mqtt_that_are_there_can_be_traced(broker: RunningBroker, amqp: AmqpClients) -> None:
-    await amqp.connect("shop")
-    view = NodeOperations(broker.node)
-    with pytest.raises(Refused, match="speaks amqp"):
-        await view.trace_client("shop", 0)
+async def test_frames_of_amqp_have_the_names_of_the_standard(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """AMQP 2.7: attach, flow, transfer, disposition, detach."""
+    await create(broker)
+    client = await amqp.connect("shop")
+    trace = await following(broker, "shop", 100)
+    await client.sender("out", "q", handle=0)
+    delivery_id = client.transfer(0, body("hello"))
+    assert (await client.outcome(delivery_id)).code == ACCEPTED
+    await client.detached(0, closed=True)
+
+    found = {(each.direction, each.kind): each for each in await packets(trace, 7)}
+
+    attach = found["received", "attach"].fields
+    assert (attach["name"], attach["role"], attach["target"]) == ("out", "sender", "q")
+    assert found["sent", "flow"].fields["handle"] == 0
+    transfer = found["received", "transfer"]
+    assert (transfer.fields["delivery_id"], transfer.payload, transfer.payload_encoding) == (0, "hello", "text")
+    disposition = found["sent", "disposition"]
+    assert (disposition.fields["role"], disposition.fields["state"]) == ("receiver", "accepted")
+    assert found["received", "detach"].fields == {"channel": 0, "handle": 0, "closed": True}
+    await trace.aclose()  # type: ignore[attr-defined]  # it is a generator
+    await client.sender("again", "q", handle=0)
+
+
+async def test_frames_of_the_flow_protocol_have_their_names(broker: RunningBroker) -> None:
+    await create(broker)
+    async with FlowClient(broker.flow_port, name="loader") as client:
+        trace = await following(broker, "loader", 100)
+        opened = await client.opens_publisher("lines")
+        client.publishes(opened.flow_id, [1], queue="q", payload=b"hello", headers=Headers())
+        assert await client.answered(opened.flow_id, 1) == []
+        flow_id = await client.binds("q")
+        await client.receives_in_all(1, flow_id)
+        client.accepts_through(flow_id, 1)
+        await client.unbinds(flow_id)
+
+        seen: dict[tuple[str, str], TracedPacket] = {}
+        while ("sent", "UNBIND") not in seen:
+            each = await anext(trace)
+            seen[each.direction, each.kind] = each
+
+        assert seen["received", "OPEN_PUB"].fields["name"] == "lines"
+        publish = seen["received", "PUBLISH"]
+        assert (publish.fields["queue"], publish.fields["sequence"], publish.payload) == ("q", 1, "hello")
+        assert seen["sent", "PUB_ACK"].fields["answered_through"] == 1
+        deliver = seen["sent", "DELIVER"]
+        assert (deliver.fields["delivery_id"], deliver.payload) == (1, "hello")
+        assert seen["received", "SETTLE"].fields["accepted_through"] == 1
+        assert seen["sent", "UNBIND"].fields["response"] is True
+        await trace.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await client.binds("q")
+
+
+async def test_only_clients_that_are_there_can_be_traced(broker: RunningBroker) -> None:
     with pytest.raises(ClientNotFound):
-        await view.trace_client("nobody", 0)
+        await NodeOperations(broker.node).trace_client("nobody", 0)
+
+
+def test_sasl_responses_are_never_shown() -> None:
+    begun = sasl_frame(encode_composite(INIT, [Symbol("PLAIN"), b"\0ann\0hunter2", "host"]))
+    answered = sasl_frame(encode_composite(RESPONSE, [b"hunter2"]))
+    opened = frame(0, Open("shop", properties=AmqpMap([(Symbol("token"), "hunter2")])).encode())
+    amqp = AmqpFrames().read(begun + answered + opened + HEARTBEAT)
+    assert [words.kind for words, _ in amqp] == ["sasl-init", "sasl-response", "open", "empty frame"]
+    assert amqp[0][0].fields == {"mechanism": "PLAIN", "initial_response": "12 bytes, not shown", "hostname": "host"}
+    assert amqp[2][0].fields["properties"] == "token"
+    flow = FlowFrames().read(Auth("PLAIN", b"\0ann\0hunter2").encode() + AuthAnswer(1, b"hunter2").encode())
+    assert flow[0][0].fields == {"mechanism": "PLAIN", "sasl_data": "12 bytes, not shown"}
+    shown = str([amqp, flow])
+    assert "hunter2" not in shown
+    assert b"hunter2".hex() not in shown
+
+
+def test_the_error_of_an_amqp_frame_is_its_reason() -> None:
+    error = rejected("amqp:not-found", "no queue 'q'").error
+    ((words, _),) = AmqpFrames().read(frame(3, Detach(1, closed=True, error=error).encode()))
+    assert (words.fields, words.reason) == ({"channel": 3, "handle": 1, "closed": True}, "amqp:not-found: no queue 'q'")
 
 
 def test_a_password_is_never_shown() -> None:
@@ -167,3 +252,18 @@ def test_packets_are_cut_wherever_the_network_cuts_them() -> None:
 def test_what_cannot_be_read_is_said_to_be_so(first_byte: int, body: bytes) -> None:
     """No packet, however broken, raises."""
     PacketReader(5).words(first_byte, body)
+
+
+def test_of_a_large_frame_the_beginning_is_read_and_the_next_one_is_found() -> None:
+    large = write_publish(7, 1, "a", bytes(1_000_000), None, to_queue=False, ttl_ms=0, delay_ms=0)
+    (publish, size), (ping, _) = FlowFrames().read(large + Ping(3, is_pong=False).encode())
+    assert (publish.kind, publish.fields["topic"], size) == ("PUBLISH", "a", len(large))
+    assert (ping.kind, ping.fields) == ("PING", {"number": 3})
+
+
+@pytest.mark.parametrize("reader", [AmqpFrames, FlowFrames])
+@given(data=binary(max_size=200), at=integers(0, 199))
+def test_no_bytes_break_the_trace_of_frames(reader: type[AmqpFrames | FlowFrames], data: bytes, at: int) -> None:
+    """Whatever comes, and wherever it is cut, something is shown or more is waited for."""
+    in_pieces = reader()
+    assert reader().read(data) == in_pieces.read(data[:at]) + in_pieces.read(data[at:])

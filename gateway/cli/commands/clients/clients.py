@@ -188,9 +188,9 @@ def trace(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the packets of an MQTT client as they pass, until Ctrl-C is pressed. With --json, one object per line.
+    """Print the packets or frames of a client as they pass, until Ctrl-C is pressed. With --json, one object per line.
 
-    `in` is from the client, `out` to it. Passwords are never shown.
+    For clients of MQTT, AMQP and the flow protocol. `in` is from the client, `out` to it. Passwords are never shown.
     """
     console = Console(soft_wrap=True, highlight=False)
     try:
@@ -217,6 +217,8 @@ def _packet_line(packet: TracedPacket) -> str:
     parts += [f"{key}={_shown(value)}" for key, value in packet.fields.items() if value is not None]
     if packet.reason_code is not None:
         parts.append(f"0x{packet.reason_code:02x} {packet.reason or ''}".rstrip())
+    elif packet.reason is not None:
+        parts.append(packet.reason)
     parts += [f"[{key}: {value}]" for key, value in packet.properties]
     if packet.payload is not None:
         parts.append(f"payload={packet.payload!r}{' (base64)' if packet.payload_encoding == 'base64' else ''}")
