@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Protocol
 
 import orjson
 import typer
@@ -55,6 +55,30 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     if not console.is_terminal:
         console = Console(width=10_000)
     console.print(table(columns, rows))
+
+
+class Page(Protocol):
+    """A page of a list."""
+
+    @property
+    def total_count(self) -> int:
+        """Rows of all pages."""
+
+
+def page_query(after: int, limit: int, **wanted: str | int | None) -> dict[str, str | int]:
+    """Return the query of a page: of what is wanted, all that is given."""
+    return {"after": after, "limit": limit} | {name: each for name, each in wanted.items() if each not in (None, "")}
+
+
+def print_page(
+    page: Page, columns: Sequence[str], rows: Sequence[Sequence[object]], *, after: int, noun: str, as_json: bool
+) -> None:
+    """Print a page of a list as a table with what is not on it, or as JSON."""
+    if as_json:
+        print_json(page)
+        return
+    print_table(columns, rows)
+    tell_the_rest(len(rows), page.total_count, after, noun)
 
 
 def tell_the_rest(shown: int, total: int, after: int, what: str) -> None:

@@ -2,7 +2,7 @@
 
 import base64
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,9 +11,10 @@ from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.output import (
     AfterOption,
     JsonOption,
+    page_query,
     print_json,
+    print_page,
     print_table,
-    tell_the_rest,
     time_text,
 )
 from sluicegate.gateway.views.clients.retained import RETAINED_DEFAULT, RETAINED_MAX, RetainedMessageView
@@ -41,15 +42,12 @@ def list_retained(
     as_json: JsonOption = False,
 ) -> None:
     """List retained messages. Topics that begin with $ are listed only for a filter that does."""
-    asked: dict[str, str | int] = {"after": after, "limit": limit}
-    if topic:
-        asked["topic"] = topic
-    view = AdminClient(url, vpn).list_retained(asked)
-    if as_json:
-        print_json(view)
-        return
-    print_table(("topic", "bytes", "QoS", "published", "by", "expires"), [_row(each) for each in view.messages])
-    tell_the_rest(len(view.messages), view.total_count, after, "messages")
+    view = AdminClient(url, vpn).list_retained(page_query(after, limit, topic=topic))
+    rows = [_row(each) for each in view.messages]
+    print_page(view, COLUMNS, rows, after=after, noun="messages", as_json=as_json)
+
+
+COLUMNS: Final = ("topic", "bytes", "QoS", "published", "by", "expires")
 
 
 def _row(view: RetainedMessageView) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """`sluicegate session ...`: MQTT sessions, of connected clients and of those that are away."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -10,9 +10,10 @@ from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.output import (
     AfterOption,
     JsonOption,
+    page_query,
     print_json,
+    print_page,
     print_table,
-    tell_the_rest,
     time_text,
 )
 from sluicegate.gateway.views.clients.sessions import SESSIONS_DEFAULT, SESSIONS_MAX, MqttSessionView
@@ -42,18 +43,13 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List MQTT sessions with what waits for their clients."""
-    asked: dict[str, str | int] = {"after": after, "limit": limit}
-    if pattern:
-        asked["client_id"] = pattern
-    if connected is not None:
-        asked["connected"] = int(connected)
-    view = AdminClient(url, vpn).list_sessions(asked)
-    if as_json:
-        print_json(view)
-        return
-    columns = ("client", "username", "state", "expires", "subscriptions", "ready", "unacked")
-    print_table(columns, [_row(each) for each in view.sessions])
-    tell_the_rest(len(view.sessions), view.total_count, after, "sessions")
+    query = page_query(after, limit, client_id=pattern, connected=None if connected is None else int(connected))
+    view = AdminClient(url, vpn).list_sessions(query)
+    rows = [_row(each) for each in view.sessions]
+    print_page(view, COLUMNS, rows, after=after, noun="sessions", as_json=as_json)
+
+
+COLUMNS: Final = ("client", "username", "state", "expires", "subscriptions", "ready", "unacked")
 
 
 def _row(view: MqttSessionView) -> tuple[object, ...]:
