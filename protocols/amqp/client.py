@@ -36,7 +36,7 @@ from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.registry import LinkOwner, Registry, SubscriptionQueue
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
@@ -262,7 +262,13 @@ class AmqpClient(LinkOwner):
         self.read_control = ReadControl(cell.inbox)
         self.endpoints = Endpoints(self, is_full=False)  # made anew when the client has opened: its name is known then
         self._clock = cell.runtime.clock
+        self.traffic = Traffic()
         self._counters = services.counters
+
+    def count_sent(self, count: int) -> None:
+        """Count messages that were written."""
+        self._counters.messages_sent += count
+        self.traffic.messages_sent += count
 
     # --- what the connection does for others ---
 
@@ -335,7 +341,7 @@ class AmqpClient(LinkOwner):
             return
         browsing = self.endpoints.browsing_link(link)
         if browsing is not None:
-            self._counters.messages_sent += self.endpoints.browsers.credit(browsing, self._clock.wall_ms())
+            self.count_sent(self.endpoints.browsers.credit(browsing, self._clock.wall_ms()))
 
     def report_flow(self, kind: EventKind, link: IncomingLink) -> None:
         """Report to operators that a link on which the client sends has begun or ended."""

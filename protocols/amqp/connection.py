@@ -129,6 +129,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
+        self.traffic.bytes_received += len(data)
         dispatcher = self.runtime.dispatcher
         now_ms, _ = dispatcher.begin_read()
         try:
@@ -187,7 +188,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
-        self._counters.messages_sent += self.endpoints.pause_output(False, self._clock.wall_ms())
+        self.count_sent(self.endpoints.pause_output(False, self._clock.wall_ms()))
         self.turn_ended()
 
     @property
@@ -212,7 +213,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         transport = self._transport
         if transport is not None and pieces:
             self.engine.wrote(self._clock.now_ms())
-            write_gathered(transport, pieces, self._counters)
+            self.traffic.bytes_sent += write_gathered(transport, pieces, self._counters)
             if self.endpoints.is_full and self.endpoints.ignores_responses(pieces, transport):
                 self._counters.count(self._counters.violated, "answers_not_read")
                 log.info("client %r at %s does not read responses; disconnecting", self.container_id, self.peer_name())
@@ -246,7 +247,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         elif isinstance(event, CreditSpent):
             self.endpoints.top_up(event.link)
         elif isinstance(event, WindowOpened):
-            self._counters.messages_sent += self.endpoints.window_opened(event.session, self._clock.wall_ms())
+            self.count_sent(self.endpoints.window_opened(event.session, self._clock.wall_ms()))
         elif isinstance(event, LinkDetached):
             deletion = self._detached(event.link, closed=event.closed)
             if isinstance(event.link, OutgoingLink) and event.link.state == CLOSING:
@@ -274,6 +275,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             coordinators_of(self).control(event, self._clock.now_ms())
             return
         self._counters.messages_received += len(event.delivery_ids)
+        self.traffic.messages_received += len(event.delivery_ids)
         publishers = self.endpoints.publishers
         if event.txn_id is None:
             publishers.publish(event, self.runtime.dispatcher.both_ms()[1])
@@ -393,7 +395,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         elif isinstance(message, RunSettlement):
             self.endpoints.consumers.stored(message)
         elif isinstance(message, Browsed):
-            self._counters.messages_sent += self.endpoints.browsers.shown(message, self._clock.wall_ms())
+            self.count_sent(self.endpoints.browsers.shown(message, self._clock.wall_ms()))
         else:
             assert isinstance(message, FlowState)
             self.endpoints.consumers.assigned(message)
@@ -407,7 +409,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         except Exception:
             reject_unwritable(message, check_writable, self._report_unwritable)
             raise
-        counters.messages_sent += consumers.sent_count - sent
+        self.count_sent(consumers.sent_count - sent)
         if consumers.skipped_count > skipped:
             counters.count(counters.dropped, "no_local", consumers.skipped_count - skipped)
 

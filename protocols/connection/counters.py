@@ -1,8 +1,24 @@
-"""Counters of one protocol over all of its connections, open and closed."""
+"""Counters of one protocol over all of its connections, open and closed, and of one connection."""
 
 from dataclasses import dataclass, field
+from typing import final
+
+from mypy_extensions import i64
 
 from sluicegate.messaging.observability.latency import LatencyHistogram
+
+
+@final
+class Traffic:
+    """Messages and bytes of one connection, counted where those of its protocol are: by reads, writes and batches."""
+
+    __slots__ = ("bytes_received", "bytes_sent", "messages_received", "messages_sent")
+
+    def __init__(self) -> None:
+        self.messages_received: i64 = 0
+        self.messages_sent: i64 = 0
+        self.bytes_received: i64 = 0
+        self.bytes_sent: i64 = 0
 
 
 @dataclass(slots=True)

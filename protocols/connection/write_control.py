@@ -71,6 +71,7 @@ class WriteControl:
         self._transport: ByteTransport | None = None
         self.pressure = Pressure(high_bytes=CONNECTION_HIGH_BYTES, low_bytes=CONNECTION_LOW_BYTES)
         self.paused = False
+        self.dropped_count = 0  # direct messages
         self.answers = UnreadResponses()
         self._is_timed = False  # a look is due: there is one at a time, however often the client falls behind
 
@@ -101,6 +102,7 @@ class WriteControl:
         if transport.buffered_bytes() < (limit if self.pressure.waived else limit * BURST_FACTOR):
             return False
         self._counters.count(self._counters.dropped, "transmit_congestion", count)
+        self.dropped_count += count
         return True
 
     def close(self) -> None:
@@ -134,14 +136,16 @@ LARGE_BYTES: Final = 64 * 1024  # to copy as much costs more than a write of its
 _SCANNED: Final = 64  # pieces: where more came in one turn they are mostly small, and to look costs each of them
 
 
-def write_gathered(transport: ByteTransport, pieces: list[bytes], counters: ProtocolCounters) -> None:
-    """Write all pieces, in order, and count their bytes as sent."""
+def write_gathered(transport: ByteTransport, pieces: list[bytes], counters: ProtocolCounters) -> int:
+    """Write all pieces, in order, and count their bytes as sent; return how many."""
     buffers = gathered(pieces)
-    counters.bytes_sent += sum([len(each) for each in buffers])
+    written_bytes = sum([len(each) for each in buffers])
+    counters.bytes_sent += written_bytes
     if len(buffers) == 1:
         transport.write(buffers[0])
     elif buffers:
         transport.write_all(buffers)
+    return written_bytes
 
 
 def gathered(pieces: list[bytes]) -> list[bytes]:

@@ -115,6 +115,7 @@ class FlowConnection(FlowPeer, StreamUser):
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large frame was read into its buffer."""
         self._counters.bytes_received += len(data)
+        self.traffic.bytes_received += len(data)
         dispatcher = self.runtime.dispatcher
         now_ms, wall_ms = dispatcher.begin_read()
         try:
@@ -260,7 +261,7 @@ class FlowConnection(FlowPeer, StreamUser):
 
     def _publish(self, event: PublishesReceived) -> None:
         flow_id = event.flow_id
-        self._counters.messages_received += len(event.sequences)
+        self.count_received(len(event.sequences))
         if flow_id and flow_id not in self.publishers.flows:
             self.ids.check_ended(flow_id)
         try:
@@ -332,7 +333,9 @@ class FlowConnection(FlowPeer, StreamUser):
         except Exception:
             reject_unwritable(message, check_writable, self._report_unwritable)
             raise
-        self._counters.messages_sent += self.consumers.sent_count - before
+        sent_count = self.consumers.sent_count - before
+        self._counters.messages_sent += sent_count
+        self.traffic.messages_sent += sent_count
 
     def _report_unwritable(self, sequence: int, error: Exception) -> None:
         report_unwritable(self.services.events, self._counters, sequence, error, client=self.client)
@@ -410,6 +413,7 @@ class FrameReadTarget:
         """Count the bytes, and have the frame handled once it is complete."""
         connection = self._connection
         connection.services.counters.bytes_received += count
+        connection.traffic.bytes_received += count
         connection.engine.alive(connection.runtime.dispatcher.both_ms()[0])
         if connection.engine.filled(count):
             connection.received(b"")

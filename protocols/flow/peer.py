@@ -37,7 +37,7 @@ from sluicegate.messaging.observability.events import (
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
@@ -147,7 +147,10 @@ class FlowPeer(Behaviour):
             now_ms=cell.runtime.clock.now_ms(),
         )
         self.read_control = ReadControl(cell.inbox)
-        self.output = Output(cell, self.engine, services.counters, gather=self._gather, give_up=self._cut_off)
+        self.traffic = Traffic()
+        self.output = Output(
+            cell, self.engine, services.counters, self.traffic, gather=self._gather, give_up=self._cut_off
+        )
         self.consumers = Consumers(self.output.flows, self.engine.send, cell.runtime.dispatcher)
         self.publishers = Publishers(
             publisher=self._publisher(services),
@@ -155,12 +158,13 @@ class FlowPeer(Behaviour):
             counters=services.counters,
         )
         self.relays: RelayedPublishers | None = None  # None until there is one
-        self.browsers = Browsers(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
-        self.bulk_reads = BulkReads(self.output, services.counters, self.carry_out)
+        self.browsers = Browsers(self.output.flows, cell.runtime.clock.wall_ms, services.counters, self.traffic)
+        self.bulk_reads = BulkReads(self.output, services.counters, self.traffic, self.carry_out)
         self.subscriptions = Subscriptions(
             cell,
             services.space,
             services.counters,
+            self.traffic,
             buffer_bytes_max=services.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
         )
@@ -300,8 +304,9 @@ class FlowPeer(Behaviour):
         self.read_control.relaying(self.relays is not None and self.relays.is_full)
 
     def count_received(self, count: int) -> None:
-        """Count messages that the client has published by other frames than PUBLISH."""
+        """Count messages that the client has published."""
         self._counters.messages_received += count
+        self.traffic.messages_received += count
 
     def report(self, kind: EventKind, what: str) -> None:
         """Report an action of the client to operators."""

@@ -19,7 +19,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.passed_client import PassedClient
@@ -267,6 +267,7 @@ class HttpClient(Behaviour):
         self.sign_in: SignIn | None = None  # from `opened` on
         self.listener_services = services  # of the message VPN of the listener
         self.counters = services.counters
+        self.traffic = Traffic()
         self.writable: LoopFuture[None] | None = None  # the client reads slower than we write
         self.resumed: LoopFuture[None] | None = None  # a request waits until the client may publish again
         self.reader: FlowReader | None = None  # what the present request reads messages with
@@ -426,9 +427,16 @@ class HttpClient(Behaviour):
 
     def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
         """Publish batches, each of one destination; the submission is told the result of each."""
-        self.counters.messages_received += sum([batch.count for batch in batches])
+        count = sum([batch.count for batch in batches])
+        self.counters.messages_received += count
+        self.traffic.messages_received += count
         self.publishing.publish(batches, submission)
         self.read_control.published(self.publishing.publisher.pressures, self.publishing.unanswered_count)
+
+    def count_sent(self, count: int) -> None:
+        """Count messages that the client is sent."""
+        self.services.counters.messages_sent += count
+        self.traffic.messages_sent += count
 
     async def wait_for_destinations(self) -> None:
         """Wait until every destination that this client feeds can take more. Raises ClientLeft."""

@@ -68,9 +68,15 @@ class HttpConnection(HttpClient, StreamUser):
         self.cross_origin = CrossOrigin(self.listener_services.pages[peer.listener])
         self._transport = transport
 
+    @property
+    def transport(self) -> ByteTransport | None:
+        """What is written to; None: it is gone."""
+        return self._transport
+
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self.counters.bytes_received += len(data)
+        self.traffic.bytes_received += len(data)
         engine = self._engine
         if not engine.in_head:
             self.since_ms = self._clock.now_ms()
@@ -208,6 +214,7 @@ class HttpConnection(HttpClient, StreamUser):
         if data:
             self.since_ms = self._clock.now_ms()
             self.counters.bytes_sent += len(data)
+            self.traffic.bytes_sent += len(data)
             transport.write(data)
         if not engine.is_over:
             return len(data) > 0

@@ -27,7 +27,7 @@ from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
@@ -211,6 +211,11 @@ class MqttClient(Behaviour, Flushed):
         self.receive_maximum: i32 = 0  # messages that the client takes unacknowledged
 
     # --- identity and state ---
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has come and gone over this connection."""
+        return self.engine.traffic
 
     @property
     def stream(self) -> ByteTransport | None:

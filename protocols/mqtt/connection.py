@@ -84,6 +84,7 @@ class MqttConnection(MqttClient, StreamUser):
     def _read(self, data: bytes, now_ms: int, wall_ms: int) -> None:
         self.cell.accepts_inline = False
         self.services.counters.bytes_received += len(data)
+        self.engine.traffic.bytes_received += len(data)
         received = self.engine.feed(data, now_ms, wall_ms)
         if received.first is not None:
             self._handle(received.first)
@@ -195,6 +196,7 @@ class MqttConnection(MqttClient, StreamUser):
     def _publish(self, event: PublishReceived) -> None:
         publishing = self.publishing()
         self.services.counters.messages_received += event.batch.count
+        self.engine.traffic.messages_received += event.batch.count
         try:
             publishing.publish(event)
         except PublishRefused as refusal:
@@ -361,17 +363,20 @@ class MqttConnection(MqttClient, StreamUser):
         self._flush_asked = False
         if self.parts is not None:
             self._turn_is_over(self.parts)
-        sent_before = self.services.counters.bytes_sent
+        written_bytes = 0
         transport, only = self.transport, self.engine.take_only()
         if transport is not None and len(only) > 0:
-            self.services.counters.bytes_sent += len(only)
+            written_bytes = len(only)
+            self.services.counters.bytes_sent += written_bytes
             transport.write(only)
         elif transport is not None:
-            write_gathered(transport, self.engine.take(), self.services.counters)
-        if transport is not None and self.write_control is not None and self.write_control.paused:
-            written_bytes = self.services.counters.bytes_sent - sent_before
-            if self.write_control.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
-                self._cut_off()
+            written_bytes = write_gathered(transport, self.engine.take(), self.services.counters)
+        self.engine.traffic.bytes_sent += written_bytes
+        control = self.write_control
+        if transport is None or control is None or not control.paused:
+            return
+        if control.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
+            self._cut_off()
 
     def _turn_is_over(self, parts: ClientParts) -> None:
         parts.budget = None
@@ -453,6 +458,7 @@ class PacketReadTarget:
         """Count the bytes, and have the packet handled once it is complete."""
         connection = self._connection
         connection.services.counters.bytes_received += count
+        self._engine.traffic.bytes_received += count
         if self._engine.filled(count, connection.cell.runtime.dispatcher.both_ms()[0]):
             connection.received(b"")
         else:

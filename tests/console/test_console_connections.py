@@ -75,6 +75,22 @@ def test_a_client_is_shown_with_all_it_agreed_on_and_disconnected(page: Page, de
     expect(row(page, name)).to_have_count(0)
 
 
+def test_packets_and_traffic_of_a_client_are_followed_on_its_page(page: Page, device: Client) -> None:
+    name = name_of(device)
+    go(page, f"clients/{name}")
+    expect(page.locator("#page")).to_contain_text("Received from it1 message")
+    page.get_by_role("button", name="Follow its packets").click()
+    expect(row(page, "begun", table="Packets")).to_be_visible()
+    device.publish(f"{name}/followed", b"secret", qos=1).wait_for_publish(30)
+    expect(row(page, f"topic={name}/followed", table="Packets")).to_be_visible()
+    expect(row(page, "PUBACK", table="Packets")).to_be_visible()
+    expect(page.locator("#page")).not_to_contain_text("secret")
+    expect(page.locator("#page")).to_contain_text("Received from it2 messages")
+    expect(page.get_by_role("img", name="Unacknowledged messages: messages 0")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Follow its packets")).to_be_visible()
+
+
 def test_messages_that_a_client_holds_are_on_its_page(page: Page, running: GatewayProcess, own: Own) -> None:
     queue, name = own("held"), own("worker")
     running.create_queue(queue)

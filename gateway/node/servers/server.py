@@ -20,7 +20,7 @@ from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import opening
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
@@ -41,6 +41,10 @@ class ClientConnection(Connection, Protocol):
     @property
     def read_control(self) -> ReadControl | None:
         """What decides whether the client is read from; None: reading was never paused."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has come and gone over it."""
 
     @property
     def is_writing_paused(self) -> bool:

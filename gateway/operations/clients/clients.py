@@ -59,6 +59,10 @@ def client_views(page: Iterable[FoundClient], flows: Iterable[ClientFlow], *, no
                 connected_s=(now_ms - rights.admitted_ms) // 1000,
                 flows_count=len(its),
                 unacked_count=sum(flow.unacked_count for flow in its),
+                messages_received=connection.traffic.messages_received,
+                messages_sent=connection.traffic.messages_sent,
+                bytes_received=connection.traffic.bytes_received,
+                bytes_sent=connection.traffic.bytes_sent,
                 is_paused=connection.read_control is not None and connection.read_control.stopped,
             )
         )

@@ -56,6 +56,8 @@ def connection_views(
                 certificate_name=None if peer is None else peer.certificate_name,
                 connected_ms=wall_ms - (now_ms - each.rights.admitted_ms),
                 is_slow=connection.is_writing_paused,
+                unread_bytes=_unread_bytes(connection),
+                dropped_count=_dropped_count(connection),
                 flows=tuple(its),
                 mqtt=_mqtt_view(connection) if isinstance(connection, MqttConnection) else None,
                 amqp=_amqp_view(connection) if isinstance(connection, AmqpConnection) else None,
@@ -69,6 +71,20 @@ def _peer_of(connection: object) -> PeerInfo | None:
     if isinstance(connection, FlowConnection):
         return connection.peer_info
     return connection.peer if isinstance(connection, MqttConnection | AmqpConnection | HttpConnection) else None
+
+
+def _unread_bytes(connection: object) -> int:
+    stream = connection.transport if isinstance(connection, HttpConnection) else None
+    if isinstance(connection, MqttConnection | AmqpConnection | FlowConnection):
+        stream = connection.stream
+    return 0 if stream is None else stream.buffered_bytes()
+
+
+def _dropped_count(connection: object) -> int:
+    control = connection.write_control if isinstance(connection, MqttConnection) else None
+    if isinstance(connection, FlowConnection):
+        control = connection.subscriptions.write_control
+    return 0 if control is None else control.dropped_count
 
 
 def _version_of(connection: object) -> str:

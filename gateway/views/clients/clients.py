@@ -21,6 +21,10 @@ class ClientView:
     connected_s: int  # for how long
     flows_count: int  # queues' flows of the client under this protocol
     unacked_count: int  # messages that it holds unsettled
+    messages_received: int  # from it, over this connection
+    messages_sent: int  # to it
+    bytes_received: int
+    bytes_sent: int
     is_paused: bool  # its connection is not read: a destination is full, a request is under way, or it exceeds its rate
 
 

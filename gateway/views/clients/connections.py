@@ -105,6 +105,8 @@ class ConnectionView:
     certificate_name: str | None  # the user name in the certificate that it has shown
     connected_ms: int  # wall clock
     is_slow: bool  # it reads more slowly than we write
+    unread_bytes: int  # written to it, and not taken by the network yet
+    dropped_count: int  # direct messages that there was no room for, because it reads too slowly
     flows: tuple[ClientFlowView, ...]
     mqtt: MqttConnectionView | None = None
     amqp: AmqpConnectionView | None = None

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.queues import Browsed, UnbindFlow
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.connection.browse_buffer import BrowseBuffer
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, FlowState
@@ -38,12 +38,15 @@ class BrowserFlow:
 class Browsers:
     """The browser flows of one client."""
 
-    def __init__(self, out: list[bytes], wall_ms: Callable[[], int], counters: ProtocolCounters) -> None:
+    def __init__(
+        self, out: list[bytes], wall_ms: Callable[[], int], counters: ProtocolCounters, traffic: Traffic
+    ) -> None:
         self.flows: dict[int, BrowserFlow] = {}
         self._by_urn: dict[int, BrowserFlow] = {}
         self._out = out  # frames of flows, in their order
         self._wall_ms = wall_ms
         self._counters = counters
+        self._traffic = traffic
         self._is_shut = False  # the socket takes no more
 
     def add(self, flow: BrowserFlow) -> None:
@@ -103,7 +106,9 @@ class Browsers:
         while waiting and not self._is_shut:
             flow.sent_through += 1
             self._out.append(_deliver(flow, waiting.popleft(), wall_ms))
-        self._counters.messages_sent += flow.sent_through - before
+        sent_count = flow.sent_through - before
+        self._counters.messages_sent += sent_count
+        self._traffic.messages_sent += sent_count
         flow.browse_buffer.request(flow.delivery_id_max - flow.sent_through)
 
 

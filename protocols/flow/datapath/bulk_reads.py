@@ -30,7 +30,7 @@ from sluicegate.actors.messages.readers import (
     ReadRange,
 )
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import NO_REQUEST, Error
 from sluicegate.protocols.flow.datapath.bulk_rows import encode_chunk
@@ -100,11 +100,16 @@ class BulkReads:
     """The bulk reads of one client. Invariant: a flow waits in its lane at most once."""
 
     def __init__(
-        self, output: Output, counters: ProtocolCounters, carry_out: Callable[[Coroutine[Any, Any, None]], None]
+        self,
+        output: Output,
+        counters: ProtocolCounters,
+        traffic: Traffic,
+        carry_out: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.flows: dict[int, BulkReadFlow] = {}
         self._output = output
         self._counters = counters
+        self._traffic = traffic
         self._carry_out = carry_out
         self._local = _Lane()
         self._remote = _Lane()
@@ -196,7 +201,9 @@ class BulkReads:
         output = self._output
         output.flows.append(encode_chunk(flow.flow_id, flow.number, chunk, flow.columns, is_last=is_last))
         output.ask_flush()
-        self._counters.messages_sent += sum([run.stop_row - run.start_row for run in chunk.runs])
+        sent_count = sum([run.stop_row - run.start_row for run in chunk.runs])
+        self._counters.messages_sent += sent_count
+        self._traffic.messages_sent += sent_count
         if is_last:
             del self.flows[flow.flow_id]
         else:

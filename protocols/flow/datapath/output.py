@@ -10,7 +10,7 @@ from typing import final
 
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.write_control import UnreadResponses
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
@@ -25,6 +25,7 @@ class Output(Flushed):
         cell: ActorCell,
         engine: FlowEngine,
         counters: ProtocolCounters,
+        traffic: Traffic,
         *,
         gather: Callable[[], None],
         give_up: Callable[[], None],
@@ -35,6 +36,7 @@ class Output(Flushed):
         self._cell = cell
         self._engine = engine
         self._counters = counters
+        self._traffic = traffic
         self._gather = gather  # sends the engine the frames that go out once per turn
         self._give_up = give_up
         self._is_asked = False
@@ -87,6 +89,7 @@ class Output(Flushed):
         transport = self.transport
         if transport is not None and data:
             self._counters.bytes_sent += len(data)
+            self._traffic.bytes_sent += len(data)
             engine.wrote(self._cell.runtime.clock.now_ms())
             transport.write(data)
             if self.is_full and self._unread.are_too_many(self._answered_bytes, len(data), transport):

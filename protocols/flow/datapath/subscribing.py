@@ -18,7 +18,7 @@ from sluicegate.messaging.topics.syntax import (
     SharedFilter,
     TopicFilter,
 )
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.flow.codec.frame import SESSION
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
@@ -35,6 +35,7 @@ class Subscriptions:
         cell: ActorCell,
         space: TopicSpace,
         counters: ProtocolCounters,
+        traffic: Traffic,
         *,
         buffer_bytes_max: int,
         slow_subscriber_stall_ms: int,
@@ -47,6 +48,7 @@ class Subscriptions:
         self._cell = cell
         self._space = space
         self._counters = counters
+        self._traffic = traffic
         self._subscriber: Subscriber | None = None  # None before the first subscription
 
     def subscriber(self, client: str, dto_local_priority: int) -> Subscriber:
@@ -79,7 +81,9 @@ class Subscriptions:
         if not self.filters or self.write_control.drops_direct(batch.count):
             return b""
         encoded, expired_count = encode_direct(batch, wall_ms)
-        self._counters.messages_sent += batch.count - expired_count
+        sent_count = batch.count - expired_count
+        self._counters.messages_sent += sent_count
+        self._traffic.messages_sent += sent_count
         if expired_count:
             self._counters.count(self._counters.dropped, DISCARD_EXPIRED, expired_count)
         return encoded

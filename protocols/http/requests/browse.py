@@ -140,7 +140,7 @@ async def _answer(
         text = f"browsing ended before the page was complete: {stream.end_reason}"
         raise HttpProblem(CONFLICT, text, reason="Browser Ended")
     wall_ms = client.runtime.clock.wall_ms()
-    client.services.counters.messages_sent += len(shown.shown)
+    client.count_sent(len(shown.shown))
     body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
     fields = [(b"content-type", NDJSON_TYPE), (b"cache-control", b"no-store")]
     request.answer(OK, body, fields)
@@ -162,7 +162,7 @@ async def _follow(
         shown.shown = []
         wall_ms = clock.wall_ms()
         if found or stream.is_silent:
-            client.services.counters.messages_sent += len(found)
+            client.count_sent(len(found))
             events = [event("message", _line(each, wall_ms), "") for each in found]
             await client.stream(request, b"".join(events) or SIGN_OF_LIFE)
             stream.wrote(clock.now_ms())

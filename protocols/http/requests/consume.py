@@ -261,7 +261,7 @@ def _written(
             report_unwritable(services.events, services.counters, message.sequence, error, client=flow.options.client)
     if len(written) < len(messages):
         flow.review()
-    services.counters.messages_sent += len(written)
+    client.count_sent(len(written))
     return written
 
 

@@ -123,7 +123,7 @@ async def request_reply(
     reply = await client.replies.reply(wait_ms)
     if reply is None:
         raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
-    client.services.counters.messages_sent += 1
+    client.count_sent(1)
     request.answer(OK, reply.payload, response_headers(reply.headers, client.runtime.clock.wall_ms()))
 
 

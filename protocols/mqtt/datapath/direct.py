@@ -21,7 +21,9 @@ def send_rows(
 ) -> list[int]:
     """Send rows as `MqttEngine.publish` does, and count them; return those too large for the client."""
     skipped = engine.publish(rows, first_packet_id, dup=dup)
-    counters.messages_sent += rows.stop - rows.start - len(skipped)
+    sent_count = rows.stop - rows.start - len(skipped)
+    counters.messages_sent += sent_count
+    engine.traffic.messages_sent += sent_count
     if len(skipped) > 0:
         counters.count(counters.dropped, TOO_LARGE, len(skipped))
     return skipped
@@ -36,9 +38,11 @@ def send_direct(
     if table.uniform_qos >= 0 and not engine.restricts_output:
         engine.publish_direct(encode_at_most_once(batch, engine.level, wall_ms))
         counters.messages_sent += batch.count
+        engine.traffic.messages_sent += batch.count
         return
     if table.uniform_qos >= 0 and batch.topics is None and engine.publish_aliased(batch, wall_ms):
         counters.messages_sent += batch.count
+        engine.traffic.messages_sent += batch.count
         return
     own = batch.publisher == session.client_id
     for start, stop, options in table.runs(batch, 0, batch.count, own=own):

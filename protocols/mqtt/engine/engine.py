@@ -17,6 +17,7 @@ from typing import Final, final
 from mypy_extensions import i32, i64, u8
 
 from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.protocols.connection.counters import Traffic
 from sluicegate.protocols.mqtt.codec.events import (
     AuthReceived,
     ConnectReceived,
@@ -181,6 +182,7 @@ class MqttEngine:
         self._limits = limits
         self._fixed_headers = BEFORE_CONNECT
         self._client_id = ""  # from CONNECT on
+        self.traffic = Traffic()  # counted by its owner
         self._reader: PublishReader | None = None
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn

@@ -4,12 +4,14 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.clients.clients import ClientView
 from sluicegate.gateway.views.clients.connections import ClientSubscriptionView, SubscriptionsQuery
 from sluicegate.gateway.views.clients.retained import RetainedQuery
 from sluicegate.gateway.views.clients.sessions import SessionQuery
 from sluicegate.gateway.views.errors import ClientNotFound, Refused, RetainedMessageNotFound, SessionNotFound
-from support.amqp.client import AmqpClients
+from support.amqp.client import AmqpClients, body
 from support.broker.inside_client import until
+from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient
 
@@ -41,6 +43,60 @@ async def test_what_an_mqtt_client_has_asked_for_is_shown(broker: RunningBroker)
     assert (said.receive_maximum, said.topic_alias_maximum, said.maximum_packet_size) == (15, 7, 5000)
     assert said.will is not None
     assert (said.will.topic, said.will.size_bytes, said.will.qos, said.will.retain) == ("state/lamp", 4, 1, True)
+
+
+async def traffic_of(broker: RunningBroker, name: str) -> ClientView:
+    """Return the only connection of a client."""
+    (connection,) = (await NodeOperations(broker.node).show_client(name)).connections
+    assert (connection.unread_bytes, connection.dropped_count) == (0, 0)
+    return connection.client
+
+
+async def test_messages_and_bytes_of_an_mqtt_connection_are_counted(broker: RunningBroker) -> None:
+    sender, other = await broker.connect("lamp"), await broker.connect("other")
+    await other.subscribe("direct", qos=0)
+    await other.subscribe("stored", qos=1)
+    before = await traffic_of(broker, "lamp")
+    packets = [
+        mqtt.publish("direct", b"x"),
+        mqtt.publish("direct", b"x"),
+        mqtt.publish("stored", b"x", qos=1, packet_id=9),
+    ]
+    sender.send(b"".join(packets))
+    assert await sender.answered(mqtt.PUBACK, 9) == 0
+    assert len(await other.messages(3)) == 3
+
+    after, received = await traffic_of(broker, "lamp"), await traffic_of(broker, "other")
+
+    assert (after.messages_received, after.messages_sent) == (3, 0)
+    assert after.bytes_received - before.bytes_received == sum(map(len, packets))
+    assert after.bytes_sent - before.bytes_sent == 4  # a PUBACK
+    assert (received.messages_received, received.messages_sent) == (0, 3)
+
+
+async def test_messages_of_an_amqp_connection_are_counted(broker: RunningBroker, amqp: AmqpClients) -> None:
+    await create(broker)
+    client = await amqp.connect("shop")
+    await client.sender("out", "q", handle=0)
+    for _ in range(2):
+        await client.outcome(client.transfer(0, body("x")))
+    await client.receiver("in", "q", handle=1, credit=5)
+    await client.deliveries(2)
+    found = await traffic_of(broker, "shop")
+    assert (found.messages_received, found.messages_sent) == (2, 2)
+    assert min(found.bytes_received, found.bytes_sent) > 100
+
+
+async def test_messages_of_a_flow_connection_are_counted(broker: RunningBroker) -> None:
+    await create(broker)
+    async with FlowClient(broker.flow_port, name="loader") as client:
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1, 2], queue="q")
+        assert await client.answered(opened.flow_id, 2) == []
+        await client.receives_in_all(2, await client.binds("q"))
+        found = await traffic_of(broker, "loader")
+    assert (found.messages_received, found.messages_sent) == (2, 2)
+    assert min(found.bytes_received, found.bytes_sent) > 100
 
 
 async def test_a_session_of_mqtt_3_never_expires(broker: RunningBroker) -> None:

@@ -140,6 +140,8 @@ def connection_view(client: ClientView) -> ConnectionView:
         certificate_name=None,
         connected_ms=1_700_000_000_000,
         is_slow=False,
+        unread_bytes=0,
+        dropped_count=0,
         flows=(),
         mqtt=MqttConnectionView(
             clean_start=True,
@@ -166,6 +168,10 @@ def client_view(name: str, protocol: str = "mqtt") -> ClientView:
         connected_s=3,
         flows_count=1,
         unacked_count=2,
+        messages_received=4,
+        messages_sent=5,
+        bytes_received=600,
+        bytes_sent=700,
         is_paused=False,
     )
 
@@ -180,5 +186,9 @@ ANN = ClientView(
     connected_s=90_061,
     flows_count=2,
     unacked_count=17,
+    messages_received=1_234,
+    messages_sent=20,
+    bytes_received=345_678,
+    bytes_sent=2_000,
     is_paused=True,
 )

@@ -63,6 +63,17 @@ export function queuePath(name, below = "") {
  * the gateway refuses or ends it.
  */
 export async function* lines(path, query, signal) {
+  for await (const line of texts(path, query, signal)) yield JSON.parse(line);
+}
+
+/** Return the objects of a response that goes on, one in the data of each event, as `lines` does. */
+export async function* events(path, query, signal) {
+  for await (const line of texts(path, query, signal)) {
+    if (line.startsWith("data: ")) yield JSON.parse(line.slice("data: ".length));
+  }
+}
+
+async function* texts(path, query, signal) {
   const answer = await reached(fetch(address(path, query), { signal }));
   if (!answer.ok) throw refused(answer, parsed(await answer.text()));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -72,7 +83,7 @@ export async function* lines(path, query, signal) {
     if (done) throw new Problem(0, "the gateway ended the answer");
     const found = (rest + value).split("\n");
     rest = found.pop();
-    for (const line of found) yield JSON.parse(line);
+    yield* found;
   }
 }
 

@@ -1,4 +1,4 @@
-// What is drawn of the history of each kind of object, with the units of the values.
+// What is drawn of each kind of object over time, with the units of the values.
 
 import { count, size } from "./words.js";
 
@@ -42,6 +42,12 @@ export const OF_VPN = [
   BACKLOG_SIZE,
   { title: "Latency", figures: [["delivery_ms", "publish to delivery"]], words: time, joined: true },
   CONNECTIONS,
+];
+
+export const OF_CLIENT = [
+  { title: "Messages", figures: [["received", "from it"], ["sent", "to it"]], words: perSecond },
+  { title: "Traffic", figures: [["bytes_received", "from it"], ["bytes_sent", "to it"]], words: bytesPerSecond, steps: "bytes" },
+  { title: "Unacknowledged messages", figures: [["unacked", "messages"]], words: short, steps: "whole" },
 ];
 
 export const OF_QUEUE = [MESSAGES, BACKLOG, BACKLOG_SIZE];

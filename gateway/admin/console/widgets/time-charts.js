@@ -8,6 +8,7 @@ const SPANS = [
   { seconds: 300, label: "5 minutes" },
   { seconds: 3600, label: "1 hour" },
 ];
+const GATHERED_S = 300; // of what a page reads itself
 const HEIGHT = 150; // of a drawing, in pixels
 const WITHOUT_NEWS_MAX = 8; // answers without a new step before all is read again: the gateway's clock was set
 const COLORS = ["--accent", "--second", "--third"];
@@ -83,6 +84,38 @@ export class TimeCharts {
     for (const [name, values] of Object.entries(found.values)) {
       this.#values[name] = [...(goesOn ? (this.#values[name] ?? []) : []), ...values].slice(-this.#times.length || all.length);
     }
+  }
+}
+
+/** The charts of what a page itself reads, from the moment it is open: the gateway keeps nothing of it. */
+export class GatheredCharts {
+  #charts;
+  #times = [];
+  #values = {};
+
+  constructor({ drawn, label }) {
+    this.#charts = drawn.map((each) => new Chart(each));
+    this.element = h("section", { class: "history" }, h("div", { class: "history-head" }, h("h2", {}, label)), h("div", { class: "charts" }, this.#charts.map((each) => each.element)));
+  }
+
+  /** Add the values of one reading by figure, null for what is not known, and draw the last minutes. */
+  add(atMs, values) {
+    const at = atMs / 1000;
+    if (at <= (this.#times.at(-1) ?? 0)) this.#begin(); // the clock was set back
+    this.#times.push(at);
+    const gone = Math.max(this.#times.findIndex((each) => each > at - GATHERED_S), 0);
+    this.#times.splice(0, gone);
+    for (const [figure, value] of Object.entries(values)) {
+      this.#values[figure] ??= [];
+      this.#values[figure].push(value);
+      this.#values[figure].splice(0, gone);
+    }
+    for (const each of this.#charts) each.show(this.#times, this.#values, GATHERED_S);
+  }
+
+  #begin() {
+    this.#times = [];
+    this.#values = {};
   }
 }
 

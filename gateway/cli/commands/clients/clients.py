@@ -15,9 +15,10 @@ from sluicegate.gateway.cli.commands.show import broker, show
 from sluicegate.gateway.cli.terminal.output import (
     AfterOption,
     JsonOption,
+    page_query,
     print_json,
+    print_page,
     print_table,
-    tell_the_rest,
     time_text,
 )
 from sluicegate.gateway.views.clients.connections import (
@@ -32,7 +33,7 @@ from sluicegate.gateway.views.clients.connections import (
     WillView,
 )
 from sluicegate.gateway.views.clients.traces import PAYLOAD_BYTES_MAX, TracedPacket
-from sluicegate.gateway.views.text import printable
+from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Connected clients.", no_args_is_help=True)
@@ -80,6 +81,10 @@ def _rows(view: ConnectionView) -> Rows:
         ("ACL profile", client.acl_profile),
         ("reading", "paused" if client.is_paused else "yes"),
         ("slow", "yes: it reads more slowly than is written" if view.is_slow else "no"),
+        ("unread", f"{view.unread_bytes} bytes"),
+        ("dropped", counted(view.dropped_count, "message")),
+        ("received", f"{counted(client.messages_received, 'message')}, {client.bytes_received} bytes"),
+        ("sent", f"{counted(client.messages_sent, 'message')}, {client.bytes_sent} bytes"),
         ("unacknowledged", client.unacked_count),
     ]
     if view.certificate_name is not None:
@@ -247,16 +252,12 @@ def subscriptions(
     as_json: JsonOption = False,
 ) -> None:
     """Show the subscriptions of one client, connected or with a session, with the options of MQTT."""
-    asked: dict[str, str | int] = {"after": after, "limit": limit}
-    if pattern:
-        asked["topic_str"] = pattern
-    view = AdminClient(url, vpn).client_subscriptions(name, asked)
-    if as_json:
-        print_json(view)
-        return
-    columns = ("subscription", "QoS", "options", "identifier", "priority", "selector", "queue")
-    print_table(columns, [_subscription_row(each) for each in view.subscriptions])
-    tell_the_rest(len(view.subscriptions), view.total_count, after, "subscriptions")
+    view = AdminClient(url, vpn).client_subscriptions(name, page_query(after, limit, topic_str=pattern))
+    rows = [_subscription_row(each) for each in view.subscriptions]
+    print_page(view, SUBSCRIPTION_COLUMNS, rows, after=after, noun="subscriptions", as_json=as_json)
+
+
+SUBSCRIPTION_COLUMNS: Final = ("subscription", "QoS", "options", "identifier", "priority", "selector", "queue")
 
 
 def _subscription_row(view: ClientSubscriptionView) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.counters import ProtocolCounters, Traffic
 from sluicegate.protocols.connection.write_control import UNREAD_RESPONSES_BYTES_MAX
 from sluicegate.protocols.flow.datapath.output import Output
 from support.cores.lone_actors import Idle, spawned
@@ -36,7 +36,12 @@ class Client:
         self.socket = CountingSocket()
         self.given_up_count = 0
         self.output = Output(
-            spawned(runtime, Idle), open_gateway(), ProtocolCounters(), gather=lambda: None, give_up=self._give_up
+            spawned(runtime, Idle),
+            open_gateway(),
+            ProtocolCounters(),
+            Traffic(),
+            gather=lambda: None,
+            give_up=self._give_up,
         )
         self.output.transport = self.socket
         self.output.paused()

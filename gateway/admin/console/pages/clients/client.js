@@ -1,15 +1,19 @@
 // One client: its connections with what their protocols agreed on, the messages that it holds, its subscriptions.
 
 import { get, remove } from "../../api/admin.js";
+import { Rates } from "../../api/rates.js";
 import { actionButton } from "../../widgets/access.js";
 import { bar } from "../../widgets/charts.js";
 import { ask, attempt, notice } from "../../widgets/dialogs.js";
+import { OF_CLIENT } from "../../widgets/drawn.js";
 import { facts, h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
+import { GatheredCharts } from "../../widgets/time-charts.js";
 import { count, counted, duration, moment, size } from "../../widgets/words.js";
 import { queueAddress } from "../queues/figures.js";
 import { CLIENTS } from "./clients.js";
 import { sessionAddress } from "./sessions.js";
+import { ClientTrace } from "./trace.js";
 
 const SUBSCRIPTIONS_MAX = 500; // that a page shows
 const SUBSCRIPTIONS_MS = 30_000; // between two requests: the gateway goes through those of everybody
@@ -86,23 +90,37 @@ export function open(place, [name]) {
   const connections = h("div");
   const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: flowKey, empty: "It consumes from no queue, and holds no messages." });
   const subscriptions = subscriptionsOf(name);
+  const charts = new GatheredCharts({ drawn: OF_CLIENT, label: "Since this page is open" });
+  const rates = new Rates();
+  const trace = new ClientTrace(name);
   const session = h("a", { href: sessionAddress(name), hidden: true }, "MQTT session");
   place.append(
     h("p", { class: "trail" }, h("a", { href: `#/${CLIENTS}` }, "Clients"), " /"),
     h("h1", {}, name),
     about,
     h("div", { class: "bar-of-tools" }, actionButton("Disconnect", disconnect, { kind: "danger" }), session),
+    charts.element,
     connections,
     h("section", {}, h("h2", {}, "Flows and unacknowledged messages"), flows.element),
     subscriptions.element,
+    trace.element,
   );
 
   async function refresh() {
     const view = await get(path);
+    const atMs = Date.now();
     const its = flowsOf(view.connections);
     const held = its.reduce((sum, each) => sum + each.flow.unacked_count, 0);
     setText(about, `${counted(view.connections.length, "connection")}, ${counted(held, "unacknowledged message")}`);
     session.hidden = !view.connections.some((each) => each.client.protocol.startsWith("mqtt"));
+    const rateOf = (figure) => rates.add(figure, view.connections.reduce((sum, each) => sum + each.client[figure], 0), atMs);
+    charts.add(atMs, {
+      received: rateOf("messages_received"),
+      sent: rateOf("messages_sent"),
+      bytes_received: rateOf("bytes_received"),
+      bytes_sent: rateOf("bytes_sent"),
+      unacked: held,
+    });
     showConnections(view.connections);
     flows.show(its);
     await subscriptions.refresh();
@@ -126,7 +144,14 @@ export function open(place, [name]) {
     location.hash = `#/${CLIENTS}`;
   }
 
-  return { refresh, keys: [{ key: "Delete", meaning: "disconnect", press: () => attempt(disconnect) }] };
+  return {
+    refresh,
+    close: () => trace.stop(),
+    keys: [
+      { key: "t", meaning: "follow its packets, or stop", press: () => trace.toggle() },
+      { key: "Delete", meaning: "disconnect", press: () => attempt(disconnect) },
+    ],
+  };
 }
 
 const flowKey = (each) => `${each.broker} ${each.queue} ${each.flow.id}`;
@@ -164,6 +189,10 @@ function agreed(view) {
     ["Client profile", client.client_profile],
     ["ACL profile", client.acl_profile],
     ["Broker reads from it", client.is_paused ? "paused: a destination is full, a request is under way, or it exceeds its rate" : "yes"],
+    ["Received from it", `${counted(client.messages_received, "message")}, ${size(client.bytes_received)}`],
+    ["Sent to it", `${counted(client.messages_sent, "message")}, ${size(client.bytes_sent)}`],
+    ["Dropped", view.dropped_count ? `${counted(view.dropped_count, "direct message")}: it reads too slowly` : "none"],
+    ["Written, and not taken yet", size(view.unread_bytes)],
     ["It reads", view.is_slow ? "more slowly than the broker writes" : "as fast as the broker writes"],
   ];
   if (view.mqtt) lines.push(...mqttFacts(view.mqtt));
