@@ -91,8 +91,8 @@ class ClientOperations:
         if session is None and not wanted_clients(self._node, self._vpn.name, ClientQuery(names=(name,))):
             raise ClientNotFound(name)
         handles = await self._queues_of({name})
-        queues = [each.name for each in handles if not (is_named(each.name) or each.kind == SHARED)]
-        count, rows = rows_of_client(self._vpn.space, name, queues, question)
+        queues = [each.target for each in handles if not (is_named(each.name) or each.kind == SHARED)]
+        count, rows = rows_of_client(session, queues, question)
         options = options_in(session)
         found = tuple(client_subscription(row, options) for row in rows)
         return ClientSubscriptionsView(client=name, total_count=count, subscriptions=found)

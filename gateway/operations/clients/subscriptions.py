@@ -1,6 +1,6 @@
 """The rows of `show smrp subscriptions`: listed from a topic space, then selected and paged."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sluicegate.gateway.views.clients.connections import ClientSubscriptionView, SubscriptionsQuery
@@ -16,9 +16,16 @@ from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.messaging.routing.deliver_to_one import priority_text
-from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, Destination, QueueTarget, Subscription
+from sluicegate.messaging.routing.destinations import (
+    DELIVER_ALWAYS,
+    Destination,
+    QueueTarget,
+    ShareGroup,
+    Subscriber,
+    Subscription,
+)
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.syntax import NO_EXPORT, Syntax, matches, parse_shared
+from sluicegate.messaging.topics.syntax import NO_EXPORT, Syntax, TopicFilter, filter_of, matches, parse_shared
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 
@@ -51,16 +58,20 @@ def _rows_of_one(text: str, found: Destination) -> list[Row]:
     if isinstance(found, QueueTarget):
         priorities = found.priorities or (DELIVER_ALWAYS,)
         return [(found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT) for priority in priorities]
-    shared = f"{SHARE}{found.name}/{text.removeprefix(NO_EXPORT)}"
-    if found.key[1].is_local:
-        shared = NO_EXPORT + shared
-    rows: list[Row] = [
-        (member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT)
-        for member in found.members.values()
-    ]
+    shared = _shared_text(found, text)
+    rows = [_of_member(member, shared) for member in found.members.values()]
     if found.queue is not None:
         rows.append(_of_queue(found.queue, shared))
     return rows
+
+
+def _shared_text(group: ShareGroup, text: str) -> str:
+    shared = f"{SHARE}{group.name}/{text.removeprefix(NO_EXPORT)}"
+    return NO_EXPORT + shared if group.key[1].is_local else shared
+
+
+def _of_member(member: Subscriber, shared: str) -> Row:
+    return (member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT)
 
 
 def _exceptions_of(target: QueueTarget) -> list[Row]:
@@ -68,31 +79,40 @@ def _exceptions_of(target: QueueTarget) -> list[Row]:
 
 
 def rows_of_client(
-    space: TopicSpace, client: str, queues: Collection[str], question: SubscriptionsQuery
+    session: Session | None, queues: Iterable[QueueTarget], question: SubscriptionsQuery
 ) -> tuple[int, list[Row]]:
     """Return how many subscriptions of a client match a query, and the page of them, by subscription.
 
-    `queues` are those that collect messages for this client alone: their subscriptions are its own. Rows are made for
-    these only: a message VPN may have a million subscriptions of others.
+    `queues` are those that collect messages for this client alone: their subscriptions are its own. Those of others,
+    of which a message VPN may have a million, are not looked at.
     """
-    names = frozenset(queues)
-    text = name_pattern(question.topic_str)
     rows: list[Row] = []
-    excepting: dict[QueueTarget, None] = {}
-    for filter_text, found in space.entries():
-        if isinstance(found, Subscription):
-            if found.subscriber.client == client:
-                rows += _rows_of_one(filter_text, found)
-        elif isinstance(found, QueueTarget):
-            if found.name in names:
-                rows += _rows_of_one(filter_text, found)
-                excepting[found] = None
-        elif any(member.client == client for member in found.members.values()):
-            of_client = (client, DestinationType.CLIENT)
-            rows += [row for row in _rows_of_one(filter_text, found) if (row[0], row[3]) == of_client]
-    rows += [row for target in excepting for row in _exceptions_of(target)]
+    for target in queues:
+        for topic_filter in target.topic_filters:
+            rows += _rows_of_one(_shown(topic_filter), target)
+        rows += _exceptions_of(target)
+    if session is not None and session.subscriber is not None:
+        rows += _rows_of_session(session, session.subscriber)
+    text = name_pattern(question.topic_str)
     chosen = sorted([row for row in rows if text.fullmatch(row[1])], key=lambda row: row[1:])
     return len(chosen), chosen[question.after : question.after + question.limit]
+
+
+def _rows_of_session(session: Session, subscriber: Subscriber) -> list[Row]:
+    rows: list[Row] = []
+    for granted in session.table.by_filter.values():
+        priorities = (DELIVER_ALWAYS,) if granted.topic_filter.is_everything() else granted.priorities
+        subscription = Subscription(subscriber, granted.qos, granted.selector, priorities)
+        rows += _rows_of_one(_shown(granted.topic_filter), subscription)
+    for group in subscriber.groups or ():
+        rows.append(_of_member(subscriber, _shared_text(group, _shown(group.key[1]))))
+    return rows
+
+
+def _shown(topic_filter: TopicFilter) -> str:
+    """Return the text of a filter as the index of subscriptions gives it."""
+    text = filter_of(topic_filter.levels).text
+    return NO_EXPORT + text if topic_filter.is_local else text
 
 
 Options = GrantedSubscription | ExtraSubscription  # of a subscription of MQTT

@@ -8,6 +8,7 @@ from sluicegate.gateway.views.clients.clients import ClientView
 from sluicegate.gateway.views.clients.connections import ClientSubscriptionView, SubscriptionsQuery
 from sluicegate.gateway.views.clients.retained import RetainedQuery
 from sluicegate.gateway.views.clients.sessions import SessionQuery
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from sluicegate.gateway.views.errors import ClientNotFound, Refused, RetainedMessageNotFound, SessionNotFound
 from support.amqp.client import AmqpClients, body
 from support.broker.inside_client import until
@@ -135,6 +136,26 @@ async def test_a_publisher_of_the_flow_protocol_is_shown(broker: RunningBroker) 
     assert connection.flow is not None
     (publisher,) = connection.flow.publishers
     assert (publisher.name, publisher.unanswered_count) == ("till-1", 0)
+
+
+async def test_a_clients_subscriptions_are_its_rows_among_those_of_everybody(broker: RunningBroker) -> None:
+    client, other = await broker.open(5), await broker.open(5)
+    await client.connect("lamp", clean_start=False, properties=EXPIRY)
+    await other.connect("other")
+    for each in (client, other):
+        await each.subscribe("#", "cmd/+", "$share/g/jobs/#", "#noexport/near/+", "plain", qos=1)
+    view = NodeOperations(broker.node)
+
+    async def is_alike() -> None:
+        own = await view.client_subscriptions("lamp", SubscriptionsQuery())
+        rows = await view.smrp_subscriptions(SmrpQuery(destination_name="lamp"))
+        expected = [(each.subscription, each.dto_priority) for each in rows.subscriptions]
+        assert [(each.subscription, each.dto_priority) for each in own.subscriptions] == expected
+        assert own.total_count == 5
+
+    await is_alike()
+    await client.vanish()
+    await is_alike()
 
 
 async def test_subscriptions_have_the_options_of_mqtt(broker: RunningBroker) -> None:

@@ -16,7 +16,7 @@ import { sessionAddress } from "./sessions.js";
 import { ClientTrace } from "./trace.js";
 
 const SUBSCRIPTIONS_MAX = 500; // that a page shows
-const SUBSCRIPTIONS_MS = 30_000; // between two requests: the gateway goes through those of everybody
+const SUBSCRIPTIONS_MS = 30_000; // between two requests
 
 const FLOW_COLUMNS = [
   { title: "Queue", value: (each) => each.queue, cell: (each) => h("a", { href: queueAddress(each.queue), tabindex: -1 }, each.queue) },
