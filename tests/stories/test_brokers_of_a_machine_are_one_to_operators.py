@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,6 +26,7 @@ BROKERS = 2
 FIRST, SECOND = "sluicegate", "sluicegate-2"
 ANSWER_S = 30
 AWAY_S = 45
+STEP_S = 2  # of a history
 
 pytestmark = [pytest.mark.slow]
 
@@ -129,6 +130,40 @@ def test_a_queue_is_changed_at_this_machine_and_those_between_brokers_are_not_co
         lambda: HTTP.get(sales, timeout=ANSWER_S).json()["endpoint_count"] == 1, within_s=ANSWER_S, what="one queue"
     )
     HTTP.delete(sales, params={"force": "true"}, timeout=ANSWER_S).raise_for_status()
+
+
+def test_the_history_is_that_of_both_brokers_together(machine: MachineProcess) -> None:
+    """A backlog at each adds up, the history of a queue is that of its broker, and steps have the same times."""
+    counts = {"one": 3, "two": 4}
+    for name, home in (("one", FIRST), ("two", SECOND)):
+        assert creates(machine, name=name, home=home).status_code == 201
+    begun_ms = history(machine, "/history")["times_ms"][-1]
+    for name, count in counts.items():
+        message = {"queue": name, "payload": "x", "count": count}
+        HTTP.post(f"{machine.admin_url}/publish", json=message, timeout=ANSWER_S).raise_for_status()
+
+    def has(path: str, figure: str, value: int) -> Callable[[], bool]:
+        return lambda: history(machine, path)["values"][figure][-1:] == [value]
+
+    for path in ("/history", "/history/message-vpn"):
+        wait_until(has(path, "messages", 7), within_s=ANSWER_S, what=f"the backlog of both in {path}")
+    for name, count in counts.items():
+        path = f"/history/queues/{name}"
+        wait_until(has(path, "messages", count), within_s=ANSWER_S, what=f"the backlog of {name}")
+    wait_until(
+        lambda: sum(filter(None, history(machine, "/history/message-vpn")["values"]["messages_in"])) * STEP_S >= 7,
+        within_s=ANSWER_S,
+        what="the messages of both",
+    )
+    times_ms = history(machine, "/history")["times_ms"]
+    assert times_ms == list(range(times_ms[0], times_ms[-1] + 1, STEP_S * 1000)), "a step each, without a gap"
+    later = history(machine, "/history", after_ms=begun_ms)["times_ms"]
+    assert later
+    assert later[0] > begun_ms
+
+
+def history(machine: MachineProcess, path: str, **asked: int) -> Any:
+    return HTTP.get(f"{machine.admin_url}{path}", params=asked, timeout=ANSWER_S).raise_for_status().json()
 
 
 def test_sessions_do_not_count_for_where_a_queue_comes(machine: MachineProcess) -> None:
