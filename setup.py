@@ -54,6 +54,7 @@ COMPILED: Final = (
     "actors/publishing/publisher.py",
     "actors/publishing/result.py",
     "actors/publishing/retain.py",
+    "actors/publishing/rows.py",  # each batch that has several routes
     "actors/routing/router.py",  # handles each SUBSCRIBE
     "actors/runtime/asks.py",  # an answer for each request of a client
     "actors/runtime/clock.py",

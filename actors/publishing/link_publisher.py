@@ -10,8 +10,9 @@ from random import Random
 from typing import Final, final
 
 from sluicegate.actors.messages.data import Append
-from sluicegate.actors.publishing.publisher import Publisher, in_order, selected
+from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
+from sluicegate.actors.publishing.rows import in_order, selected
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers

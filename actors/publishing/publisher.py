@@ -10,6 +10,7 @@ from sluicegate.actors.messages.data import Append, SessionRows, SharedDirect
 from sluicegate.actors.publishing.held import HELD_TOKEN, HeldPublish, PublisherLine
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.actors.publishing.retain import retain, retain_again
+from sluicegate.actors.publishing.rows import by_choice, in_order, selected
 from sluicegate.messaging.clients.payload_rules import PayloadCheck
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
@@ -169,7 +170,7 @@ class Publisher:
         Return the number of confirmations to expect.
         """
         expansion = Expansion(message, self._space.natives)
-        expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
+        expansion.add(by_choice(message, {self._space.route(message.topic_of(0)): [0]}))
         pending = 0
         for each in (message, expansion.copies()):
             if each is not None:
@@ -219,7 +220,7 @@ class Publisher:
                 rows_by_route.setdefault(route_of(topics[row]), []).append(row)
         copies: MessageBatch | None = None
         if self._space.selects:
-            rows_by_route = _chosen(batch, rows_by_route)
+            rows_by_route = by_choice(batch, rows_by_route)
             self._note_forwardings(rows_by_route, batch.count, result)
             if any(route.forwarding is not None and bool(route.forwarding.copies) for route in rows_by_route):
                 expansion = Expansion(batch, self._space.natives)
@@ -683,19 +684,6 @@ class Publisher:
         ]
 
 
-def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:
-    """Return the rows by their routes, where selectors decide."""
-    chosen: dict[Route, list[int]] = {}
-    for route, rows in rows_by_route.items():
-        choices = route.choices
-        if choices is None:
-            chosen[route] = rows
-            continue
-        for row in rows:
-            chosen.setdefault(choices.route(batch, row), []).append(row)
-    return chosen
-
-
 def _is_divided(links: LinkRoute, batch: MessageBatch) -> bool:
     """Return whether not every neighbor of a route gets the whole batch, for its subscribers."""
     return bool(links.groups) or asks_for_one(batch, None)
@@ -709,13 +697,3 @@ def _stops_at_refusal(forwarded: ForwardingResult | None) -> bool:
 def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
     """Return whether a refused batch is published again one by one: only then refusals are counted."""
     return (batch.count if result.forwarded is None else result.forwarded.published_count) > 1
-
-
-def selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:
-    """Return some rows of a batch, in order."""
-    return batch if len(rows) == batch.count else batch.select(rows)
-
-
-def in_order(batch: MessageBatch, rows: list[int]) -> list[int]:
-    """Return rows gathered from several routes in the order published, each once."""
-    return list(range(batch.count)) if len(rows) == batch.count else sorted(set(rows))

@@ -9,12 +9,9 @@ from typing import Any, final
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, StoredAnswer
 from sluicegate.actors.messages.directory import SHARED, DeleteQueue, ListQueues, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
-from sluicegate.actors.messages.queues import RestoreSuspendedFlow, UnbindFlow
+from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.messages.router import (
-    AddSubscription,
     AwaitNeighbors,
-    GroupJoined,
-    JoinGroup,
     LeaveGroup,
     RemoveSubscription,
 )
@@ -36,8 +33,6 @@ from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.network.clients import ClientSeen, ConnectedElsewhere, NetworkClients, NoteConnected
-from sluicegate.messaging.partitions.state.flows import Flow
-from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.queues.definition import ANONYMOUS
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -54,15 +49,14 @@ from sluicegate.protocols.mqtt.session.messages import (
     SessionReleased,
     TakeOver,
 )
-from sluicegate.protocols.mqtt.session.moved import obstacle_to, record_of, rows_in
+from sluicegate.protocols.mqtt.session.moved import check_is_decided, check_is_own, obstacle_to, record_of, rows_in
 from sluicegate.protocols.mqtt.session.packet_ids import NOT_BOUND
 from sluicegate.protocols.mqtt.session.quota import SessionQuota
+from sluicegate.protocols.mqtt.session.restore import subscribe_again
 from sluicegate.protocols.mqtt.session.session import (
     NEVER_EXPIRES,
     STATE_ROW,
-    ExtraSubscription,
     Session,
-    SuspendedFlow,
     ids_key,
 )
 from sluicegate.protocols.mqtt.session.stored import (
@@ -369,14 +363,14 @@ class SessionDirectory(Behaviour):
         try:
             session = self._sessions.get(client_id)
             if session is not None and session.connection is not None:
-                _check_is_own(session)  # before: its client would be disconnected for nothing
+                check_is_own(session)  # before: its client would be disconnected for nothing
                 await self._take_over(session, is_clean=False)
             session = self._sessions.get(client_id)
             if session is None:
                 del self._held[client_id]
                 return None
-            _check_is_own(session)
-            _check_is_decided(session)
+            check_is_own(session)
+            check_is_decided(session)
         except UpdateRefused:
             if not was_held:
                 del self._held[client_id]
@@ -394,7 +388,7 @@ class SessionDirectory(Behaviour):
         record = record_of(session, state, session.ids_row(), unsettled)
         wanted = [each.topic_filter for each in session.table.by_filter.values() if each.qos > 0]
         filters = tuple([(each.text, each.syntax.value) for each in wanted])
-        keys = [key[len(self._row_prefix) :] for key, _ in self._rows_deleted(session)]
+        keys = [key[len(self._row_prefix) :] for key, _ in session.rows_deleted()]
         return HeldSession(record, filters, queue, keys, obstacle_to(session, unsettled))
 
     def _free(self, client_id: str) -> None:
@@ -417,7 +411,7 @@ class SessionDirectory(Behaviour):
         if session.subscriber is not None:
             self._unsubscribe(session, session.subscriber)
         if message.has_rows:
-            return self._delete(self._rows_deleted(session))
+            return self._delete(session.rows_deleted())
         done.set(None)
         return done
 
@@ -568,21 +562,10 @@ class SessionDirectory(Behaviour):
         if session.queue is not None:
             deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))
         if session.was_stored:
-            deletions.append(self._delete(self._rows_deleted(session)))
+            deletions.append(self._delete(session.rows_deleted()))
         if deletions:
             ended = self._ended[session.client_id] = LoopFuture()
             gather(deletions, lambda _: self._forgotten(session.client_id), ended)
-
-    @staticmethod
-    def _rows_deleted(session: Session) -> list[tuple[bytes, bytes | None]]:
-        rows: list[tuple[bytes, bytes | None]] = [
-            (session.state_key(), None),
-            (session.ids_key(), None),
-            *[(key, None) for key in session.subscription_keys()],
-        ]
-        for first, end in session.received.ranges():
-            rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
-        return rows
 
     def _unsubscribe(self, session: Session, subscriber: Subscriber) -> None:
         """End the subscriptions of a session."""
@@ -674,35 +657,7 @@ class SessionDirectory(Behaviour):
     async def _bring_back(self, stored: StoredSession, queue: LocalQueue | None, wall_ms: int) -> None:
         session = stored.session
         self._sessions[session.client_id] = session
-        subscriber = session.subscriber = Subscriber(session.client_id)
-        if queue is not None:
-            session.queue = queue
-            subscriber.queue = queue.target
-            await self._match_queue(queue, stored)
-        router = self._router
-        for granted in session.table.by_filter.values():
-            added = AddSubscription(
-                subscriber,
-                granted.topic_filter,
-                granted.qos,
-                retained_if_new=False,
-                retained_if_known=False,
-                selector=granted.selector,
-                priorities=granted.priorities,
-            )
-            await router.ask(added)
-        for extra in stored.extras:
-            shared = parse_shared(extra.filter_text, Syntax.MQTT)
-            if shared is None:
-                session.add_queue(extra)
-                continue
-            session.add_share(extra)
-            joined: GroupJoined = await router.ask(
-                JoinGroup(subscriber, shared.share_name, shared.filter, extra.qos, True)
-            )
-            extra.queue_name = "" if joined.queue is None else joined.queue.name
-            if joined.queue is not None:
-                await self._park_again(session, extra, joined.queue)
+        await subscribe_again(stored, queue, router=self._router, cell=self._cell)
         # Connections ended by a crash count from now: the time of their end is unknown.
         away = session.absence()
         away.closed_wall_ms = stored.closed_wall_ms or wall_ms
@@ -721,54 +676,6 @@ class SessionDirectory(Behaviour):
         away_ms = wall_ms - away.closed_wall_ms
         will_ms = 0 if away.will is None else min(away.will.delay_s, session.expiry_s) * 1000
         self._set_timers(session, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
-
-    async def _match_queue(self, queue: LocalQueue, stored: StoredSession) -> None:
-        """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
-        ids = stored.session.ids
-        ids.set_partition(queue.target.partitions[0].partition_id)
-        if not stored.closed_wall_ms:  # the client was there: its QoS 1 ids were not written
-            found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
-            ids.maybe_sent_below = found.suspect_end
-
-    async def _park_again(self, session: Session, extra: ExtraSubscription, queue: LocalQueue) -> None:
-        """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
-        if extra.ids.partition_id != queue.target.partitions[0].partition_id:
-            return  # another queue of the same name: the packet ids are freed when the client is back
-        ranges = extra.ids.ranges_of_client()
-        if not ranges:
-            return
-        found: FoundSequences = await queue.cell.ask(LookUpSequences(ranges))
-        if not found.unsettled:
-            return
-        flow_id = self._runtime.next_urn()
-        flow = Flow(
-            flow_id=flow_id,
-            queue_name=queue.name,
-            client=session.client_id,
-            address=self._cell.inbox,
-            window=CreditWindow(0),
-            bound_order=flow_id,
-        )
-        extra.ids.restore_unsettled(found.unsettled)
-        extra.suspended = SuspendedFlow(flow_id, queue.cell.inbox)
-        queue.cell.inbox.post(RestoreSuspendedFlow(flow, found.unsettled))
-
-
-def _check_is_own(session: Session) -> None:
-    """Raise UpdateRefused for a session whose messages are those of others as well."""
-    if session.shares:
-        raise UpdateRefused(f"session {session.client_id!r} has shared subscriptions: it stays until they end")
-
-
-def _check_is_decided(session: Session) -> None:
-    """Raise UpdateRefused while the store has yet to decide about what the client has left behind."""
-    published = [each for each in session.undecided.values() if each is not None]
-    if session.absence().will_published is not None or not all(each.confirmed or each.refused for each in published):
-        raise UpdateRefused(f"what client {session.client_id!r} has published is being stored")
-    for packet_id, publication in list(session.undecided.items()):
-        del session.undecided[packet_id]
-        if publication is not None and publication.refused:  # so it was not received
-            session.received.discard(packet_id, packet_id + 1)
 
 
 async def _unsettled_in(queue: LocalQueue | None) -> list[tuple[int, int]]:

@@ -10,12 +10,30 @@ from typing import Any, Final
 
 import orjson
 
+from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.actors.messages.sessions import SessionRow
 from sluicegate.protocols.mqtt.session.session import Session
 
 Ranges = list[tuple[int, int]]
 
 RECEIVED: Final = b"1"  # the value of such a row, which is not looked at
+
+
+def check_is_own(session: Session) -> None:
+    """Raise UpdateRefused for a session whose messages are those of others as well."""
+    if session.shares:
+        raise UpdateRefused(f"session {session.client_id!r} has shared subscriptions: it stays until they end")
+
+
+def check_is_decided(session: Session) -> None:
+    """Raise UpdateRefused while the store has yet to decide about what the client has left behind."""
+    published = [each for each in session.undecided.values() if each is not None]
+    if session.absence().will_published is not None or not all(each.confirmed or each.refused for each in published):
+        raise UpdateRefused(f"what client {session.client_id!r} has published is being stored")
+    for packet_id, publication in list(session.undecided.items()):
+        del session.undecided[packet_id]
+        if publication is not None and publication.refused:  # so it was not received
+            session.received.discard(packet_id, packet_id + 1)
 
 
 def in_flight(session: Session) -> Ranges:

@@ -419,6 +419,17 @@ class Session:
         extra = self.shares.get(text) or self.queues.get(text)
         return None if extra is None else extra.row()
 
+    def rows_deleted(self) -> list[tuple[bytes, bytes | None]]:
+        """Return what deletes all rows that the store has of it."""
+        rows: list[tuple[bytes, bytes | None]] = [
+            (self.state_key(), None),
+            (self.ids_key(), None),
+            *[(key, None) for key in self.subscription_keys()],
+        ]
+        for first, end in self.received.ranges():
+            rows += [(self.received_key(packet_id), None) for packet_id in range(first, end)]
+        return rows
+
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
         is_empty = (self._parts is None or self._parts.has_sent_nothing()) and not self.shares
