@@ -241,7 +241,7 @@ class MessageVpn:
         self._apply_quotas()
         self.accounts.configure(self.config.authentication, credentials)
         self.token_keys.configure(self.config.authentication.oauth, credentials)
-        self.external.configure(self.config.authentication.http)
+        self.external.configure(self.config.authentication.http, self.config.authentication.ldap)
         return self.renew_roster()
 
     def renew_roster(self) -> frozenset[str]:
@@ -437,7 +437,7 @@ class MessageVpn:
 
     def _make_external(self) -> ExternalLogins:
         external = ExternalLogins(self.clients, self._services.runtime)
-        external.configure(self.config.authentication.http)
+        external.configure(self.config.authentication.http, self.config.authentication.ldap)
         return external
 
     def _make_accounts(self, credentials: ConfiguredCredentials) -> Accounts:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.sections.security.backends import HttpHook
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.sections.security.ldap import LdapDirectory
 from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.messaging.clients.rights import BackendUnavailable
 from sluicegate.messaging.clients.roster import DEFAULT, ClientRoster, ClientUsername
@@ -21,6 +22,7 @@ from sluicegate.protocols.security.backends import Admission, Granted, GuardedBa
 
 if TYPE_CHECKING:
     from sluicegate.protocols.security.http_backend import HttpBackend
+    from sluicegate.protocols.security.ldap_backend import LdapBackend
 
 log = logging.getLogger("sluicegate.node")
 
@@ -38,10 +40,10 @@ class ExternalLogins:
         self.counts: dict[str, int] = {}  # of backends that were replaced, and PROFILE_MISSING
         self._roster = roster
         self._runtime = runtime
-        self._hook = HttpHook()
+        self._asked: HttpHook | LdapDirectory = HttpHook()
         self._secret = ""
         self._guarded: GuardedBackend | None = None  # None: there is no backend
-        self._backend: HttpBackend | None = None
+        self._backend: HttpBackend | LdapBackend | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     @property
@@ -56,37 +58,62 @@ class ExternalLogins:
             total[outcome] = total.get(outcome, 0) + count
         return total
 
-    def configure(self, hook: HttpHook) -> None:
-        """Put a configuration in force, with the secret in its file; if that cannot be read, nothing changes."""
+    def configure(self, http: HttpHook, ldap: LdapDirectory) -> None:
+        """Put a configuration in force, with the secret in its file; if that cannot be read, nothing changes.
+
+        One of the two has a URL, or neither.
+        """
+        asked: HttpHook | LdapDirectory = http if ldap.url is None else ldap
+        setting = "http.secret_file" if ldap.url is None else "ldap.bind_password_file"
         try:
-            secret = hook.secret()
+            secret = asked.secret()
         except (OSError, ValueError) as problem:
-            log.error("authentication.http.secret_file of message VPN %r: %s", self._roster.vpn, problem)
+            log.error("authentication.%s of message VPN %r: %s", setting, self._roster.vpn, problem)
             return
-        if hook == self._hook and self._guarded is not None and secret == self._secret:
+        if asked == self._asked and self._guarded is not None and secret == self._secret:
             return
-        self._hook, self._secret = hook, secret
+        self._asked, self._secret = asked, secret
         self.counts = self.outcomes()
         self._guarded = None
         self._drop_backend()
-        if hook.url is None:
+        if asked.url is None:
             return
-        from sluicegate.protocols.security.http_backend import HttpBackend  # late: aiohttp is a tenth of a start
-
-        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        backend = HttpBackend(
-            hook.url, vpn=self._roster.vpn, headers=headers, concurrent_max=hook.max_concurrent_requests
-        )
+        backend = self._make_backend(asked, secret)
         self._backend = backend
         self._guarded = GuardedBackend(
             backend.ask,
-            timeout_ms=hook.timeout_ms,
-            concurrent_max=hook.max_concurrent_requests,
-            remembered_ms=hook.cache_s * 1000,
+            timeout_ms=asked.timeout_ms,
+            concurrent_max=asked.max_concurrent_requests,
+            remembered_ms=asked.cache_s * 1000,
             clock=self._runtime.clock,
             secret=self._runtime.rng.randbytes(32),
-            on_failure=lambda reason: self._tell(backend, reason, hook.url or ""),
+            on_failure=lambda reason: self._tell(backend, reason, asked.url or ""),
         )
+
+    def _make_backend(self, asked: HttpHook | LdapDirectory, secret: str) -> "HttpBackend | LdapBackend":
+        assert asked.url is not None, "the caller has seen that there is one"
+        if isinstance(asked, HttpHook):
+            from sluicegate.protocols.security.http_backend import HttpBackend  # late: aiohttp is a tenth of a start
+
+            headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+            return HttpBackend(
+                asked.url, vpn=self._roster.vpn, headers=headers, concurrent_max=asked.max_concurrent_requests
+            )
+        from sluicegate.protocols.security.ldap_backend import (  # late: an extra, [ldap]
+            Directory,
+            GroupProfiles,
+            LdapBackend,
+        )
+
+        names = ("url", "start_tls", "ca_file", "user_dn", "bind_dn", "user_base", "user_filter")
+        directory = Directory(
+            **{name: getattr(asked, name) for name in (*names, "group_base", "group_filter")},
+            bind_password=secret,
+            groups=tuple(
+                [GroupProfiles(each.group, Admission(each.client_profile, each.acl_profile)) for each in asked.groups]
+            ),
+        )
+        return LdapBackend(directory, timeout_ms=asked.timeout_ms, concurrent_max=asked.max_concurrent_requests)
 
     async def principal(self, login: Login) -> Principal | None:
         """Return who a client is by its backend, None if it is not let in. Raises BackendUnavailable.
@@ -203,10 +230,10 @@ class ExternalLogins:
         del self._answered_ms[name]
         return self.usernames.pop(name)
 
-    def _tell(self, backend: "HttpBackend", reason: str, url: str) -> None:
+    def _tell(self, backend: "HttpBackend | LdapBackend", reason: str, url: str) -> None:
         if backend is not self._backend:
             return  # it was replaced or closed, and its connections end
         if reason:
-            log.warning("authentication.http of message VPN %r: %s: %s", self._roster.vpn, url, reason)
+            log.warning("login backend of message VPN %r: %s: %s", self._roster.vpn, url, reason)
         else:
-            log.info("authentication.http of message VPN %r: %s answers again", self._roster.vpn, url)
+            log.info("login backend of message VPN %r: %s answers again", self._roster.vpn, url)

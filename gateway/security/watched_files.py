@@ -30,6 +30,7 @@ def secret_files(config: Config) -> list[Path]:
     files: list[Path | None] = [account.password_file for _, account in config.accounts()]
     files += [vpn.authentication.oauth.jwks_file for vpn in config.message_vpns().values()]
     files += [vpn.authentication.http.secret_file for vpn in config.message_vpns().values()]
+    files += [vpn.authentication.ldap.bind_password_file for vpn in config.message_vpns().values()]
     files.append(config.admin.oauth.jwks_file)
     for port in config.tls_ports().values():
         files += [port.certificate, port.key, port.client_ca, port.client_crl]

@@ -70,7 +70,7 @@ def modules_named_in(source: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("rooms", "extras"),
-    [(ROOMS, ("tracing", "bridge", "cluster", "schemas")), (JOBS, ("spark", "jobs")), (TESTING, ("testing",))],
+    [(ROOMS, ("tracing", "bridge", "cluster", "schemas", "ldap")), (JOBS, ("spark", "jobs")), (TESTING, ("testing",))],
     ids=["gateway", "jobs", "testing"],
 )
 def test_everything_that_is_imported_is_declared(rooms: tuple[str, ...], extras: tuple[str, ...]) -> None:

@@ -18,7 +18,8 @@ CLIENTS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_external_logins_total",
         COUNTER,
-        "Logins that a web server decided about: allowed, denied, remembered, failed, not_asked, profile_missing",
+        "Logins that a web server or a directory decided about: "
+        "allowed, denied, remembered, failed, not_asked, profile_missing",
         ("outcome", "vpn"),
     ),
     Metric(

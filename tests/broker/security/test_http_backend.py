@@ -15,6 +15,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.security.backends import HttpHook
+from sluicegate.gateway.config.sections.security.ldap import LdapDirectory
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
@@ -273,7 +274,7 @@ async def test_what_a_server_says_that_was_replaced_meanwhile_lets_nobody_in(
 
             def emit(self, record: logging.LogRecord) -> None:
                 if "answers again" in record.getMessage():
-                    external.configure(HttpHook())
+                    external.configure(HttpHook(), LdapDirectory())
 
         server.status = lambda _: 500
         assert await login(broker) == 0x88

@@ -16,6 +16,7 @@ from sluicegate.gateway.config.sections.listeners import is_loopback
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.backends import HttpHook
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.sections.security.ldap import LdapDirectory
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, is_hash, scram_of
@@ -238,6 +239,7 @@ class Authentication(Section):
     acl_profiles: tuple[AclProfileSettings, ...] = ()
     oauth: ClientOAuth = ClientOAuth()
     http: HttpHook = HttpHook()
+    ldap: LdapDirectory = LdapDirectory()
     scram_iterations: int = Field(
         default=ITERATIONS_MIN,
         ge=ITERATIONS_MIN,
@@ -250,6 +252,8 @@ class Authentication(Section):
         clients = unique_names("client_profiles", [each.name for each in self.client_profiles])
         acls = unique_names("acl_profiles", [each.name for each in self.acl_profiles])
         unique_names("users", [user.name for user in self.users])
+        if self.http.url is not None and self.ldap.url is not None:
+            raise ValueError("set one of http.url and ldap.url")
         for user in self.users:
             _check_reference(user.name, "client profile", user.client_profile, clients)
             _check_reference(user.name, "ACL profile", user.acl_profile, acls)

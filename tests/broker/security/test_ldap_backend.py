@@ -1,0 +1,174 @@
+"""A directory, OpenLDAP's slapd, that decides who may come in: by a template or a search, and by groups."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import support.mqtt.packets as mqtt
+from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
+from support.broker.protocol_clients import OK, PROTOCOLS
+from support.broker.running_broker import RunningBroker
+from support.network.certificates import Certificates, make_certificates
+from support.processes.slapd import SERVICE, SERVICE_PASSWORD, SUFFIX, Slapd
+
+RIGHT, WRONG, UNAVAILABLE = 0, 0x86, 0x88
+LDAP = "authentication.ldap."
+TEMPLATE = (f"{LDAP}user_dn=uid={{username}},ou=people,{SUFFIX}",)
+STRICT = "authentication.acl_profiles=[{name: strict, publish_topic_exceptions: [{topic: 'data/>'}]}]"
+DEVICES = "[{group: 'CN=devices, DC=example', acl_profile: strict}]"
+GROUPS = (f"{LDAP}group_base={SUFFIX}", f"{LDAP}groups={DEVICES}", STRICT)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def by_search(folder: Path, password: str = SERVICE_PASSWORD) -> tuple[str, ...]:
+    secret = folder / "service"
+    secret.write_text(password)
+    return (f"{LDAP}user_base={SUFFIX}", f"{LDAP}bind_dn={SERVICE}", f"{LDAP}bind_password_file={secret}")
+
+
+@asynccontextmanager
+async def asking(
+    folder: Path, certificates: Certificates, *settings: str, scheme: str = "ldap"
+) -> AsyncIterator[tuple[RunningBroker, Slapd]]:
+    async with Slapd(folder / "slapd", certificates) as slapd:
+        port = slapd.port if scheme == "ldap" else slapd.tls_port
+        url = f"{LDAP}url={scheme}://127.0.0.1:{port}"
+        given = (url, "authentication.allow_anonymous=false", f"{LDAP}timeout_ms=10000", *settings)
+        async with RunningBroker(folder / "data", given) as broker:
+            yield broker, slapd
+
+
+async def login(broker: RunningBroker, user: str = "eve", password: bytes = b"secret") -> int:
+    raw = await broker.open(5)
+    raw.send(mqtt.connect("device", level=5, user_name=user, password=password))
+    return mqtt.connack(await raw.packet(), 5).reason_code
+
+
+async def outcomes(broker: RunningBroker) -> dict[str, float]:
+    samples = await NodeOperations(broker.node).metrics_snapshot()
+    return {each.labels[0]: each.value for each in samples if each.name == "sluicegate_external_logins_total"}
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_the_right_password_of_an_entry_lets_its_user_in(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    async with asking(tmp_path, certificates, *settings) as (broker, _):
+        assert await login(broker) == RIGHT
+        assert await login(broker) == RIGHT
+        assert await login(broker, password=b"other") == WRONG
+        assert await login(broker, "nobody") == WRONG
+        assert await outcomes(broker) == {"allowed": 1, "remembered": 1, "denied": 2}
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_an_empty_password_never_reaches_the_directory(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    """RFC 4513, 5.1.2: a directory takes it for an unauthenticated bind. This one says yes to it."""
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    async with asking(tmp_path, certificates, *settings) as (broker, slapd):
+        slapd.stop()
+        assert await login(broker, password=b"") == WRONG
+        assert await outcomes(broker) == {"denied": 1}
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_a_name_is_a_value_and_never_part_of_a_filter_or_of_another_name(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    """RFC 4515, 3; RFC 4514, 2.4."""
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    async with asking(tmp_path, certificates, *settings) as (broker, _):
+        assert await login(broker, "a,b(*)") == RIGHT
+    for user in ("e*", "*", "eve)(uid=*", "eve,ou=people", "eve\\2a"):
+        async with asking(tmp_path / user.encode().hex(), certificates, *settings) as (broker, _):
+            assert await login(broker, user) == WRONG
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_a_user_has_the_profiles_of_the_first_group_that_fits(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    async with asking(tmp_path, certificates, *settings, *GROUPS) as (broker, _):
+        client = await broker.connect("device", 5, user_name="eve", password=b"secret")
+        assert broker.node.default.external.usernames["eve"].acl_profile == "strict"
+        assert await login(broker, "a,b(*)") == WRONG  # it is in none of the groups
+        await client.leave()
+
+
+@pytest.mark.parametrize("way", ["ldaps", "StartTLS"])
+@pytest.mark.parametrize("is_trusted", [True, False])
+async def test_a_directory_is_asked_over_tls_if_its_certificate_is_trusted(
+    tmp_path: Path, certificates: Certificates, way: str, is_trusted: bool
+) -> None:
+    ca = (f"{LDAP}ca_file={certificates.authority}",) if is_trusted else ()
+    tls = (f"{LDAP}start_tls=true",) if way == "StartTLS" else ()
+    scheme = "ldap" if way == "StartTLS" else "ldaps"
+    async with asking(tmp_path, certificates, *TEMPLATE, *ca, *tls, scheme=scheme) as (broker, _):
+        assert await login(broker) == (RIGHT if is_trusted else UNAVAILABLE)
+
+
+async def test_a_directory_that_is_away_lets_nobody_in_until_it_is_back(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    async with asking(tmp_path, certificates, *TEMPLATE, f"{LDAP}cache_s=0") as (broker, slapd):
+        assert await login(broker) == RIGHT
+        slapd.stop()
+        assert await login(broker) == UNAVAILABLE
+        servers = {each.name: each for each in broker.node.servers}
+        assert servers["mqtt"].counters.refused == {AUTHENTICATION_UNAVAILABLE: 1}
+        await slapd.start()
+        assert await login(broker) == RIGHT
+
+
+async def test_a_wrong_password_of_the_service_account_is_no_answer(tmp_path: Path, certificates: Certificates) -> None:
+    async with asking(tmp_path, certificates, *by_search(tmp_path, "wrong")) as (broker, _):
+        assert await login(broker) == UNAVAILABLE
+
+
+async def test_many_logins_at_once_share_a_few_connections(tmp_path: Path, certificates: Certificates) -> None:
+    """Each begins with a bind of its own: no login has the identity of another."""
+    settings = (*by_search(tmp_path), f"{LDAP}max_concurrent_requests=2", f"{LDAP}cache_s=0")
+    async with asking(tmp_path, certificates, *settings) as (broker, _):
+        assert await login(broker) == RIGHT
+        assert await asyncio.gather(*[login(broker) for _ in range(10)]) == [RIGHT] * 10
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_every_protocol_asks(tmp_path: Path, certificates: Certificates, protocol: str) -> None:
+    async with asking(tmp_path, certificates, *TEMPLATE) as (broker, _):
+        client = PROTOCOLS[protocol](broker)
+        assert await client.connect("eve", "secret") == OK
+        await client.leave()
+
+
+def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path) -> None:
+    url = f"{LDAP}url=ldaps://directory.example"
+    for settings, reason in (
+        ((f"{LDAP}url=http://x",), "ldaps://HOST"),
+        ((f"{LDAP}url=ldap://directory.example", *TEMPLATE), "needs start_tls"),
+        ((url, *TEMPLATE, f"{LDAP}start_tls=true"), "start_tls is for ldap URLs"),
+        ((url,), "one of user_dn and user_base"),
+        ((url, f"{LDAP}user_dn=uid=x"), "username"),
+        ((url, f"{LDAP}user_base={SUFFIX}", f"{LDAP}user_filter=(uid=x)"), "username"),
+        ((url, *TEMPLATE, f"{LDAP}group_base={SUFFIX}", f"{LDAP}group_filter=(cn=x)"), "group_filter"),
+        ((url, *TEMPLATE, f"{LDAP}groups=[{{group: cn=x}}]"), "group_base is missing"),
+        ((url, *TEMPLATE, f"{LDAP}bind_dn=cn=x"), "given together"),
+        ((url, *TEMPLATE, f"{LDAP}ca_file={tmp_path}/absent"), "ca_file"),
+        ((url, *TEMPLATE, "authentication.http.url=https://x/"), "one of http.url and ldap.url"),
+    ):
+        with pytest.raises(ConfigError, match=reason):
+            load(settings=settings)

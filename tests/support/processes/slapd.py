@@ -1,0 +1,127 @@
+"""OpenLDAP's slapd for a test: a directory with two users and a group, over ldap with StartTLS and over ldaps."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from sluicegate.testing.ports import free_port
+from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import Certificates
+from support.processes.foreign_programs import program
+
+SUFFIX: Final = "dc=example"
+SERVICE: Final = f"cn=gateway,{SUFFIX}"
+SERVICE_PASSWORD: Final = "service-secret"
+MODULES: Final = Path("/usr/lib/ldap")
+SCHEMAS: Final = Path("/etc/ldap/schema")
+
+_CONFIGURATION: Final = """
+include {schemas}/core.schema
+include {schemas}/cosine.schema
+include {schemas}/inetorgperson.schema
+modulepath {modules}
+moduleload back_mdb
+pidfile {folder}/slapd.pid
+TLSCACertificateFile {authority}
+TLSCertificateFile {certificate}
+TLSCertificateKeyFile {key}
+allow bind_anon_cred
+database mdb
+suffix "{suffix}"
+rootdn "{service}"
+rootpw {password}
+directory {folder}/db
+access to attrs=userPassword by anonymous auth by * none
+access to * by * read
+"""
+
+_ENTRIES: Final = r"""
+dn: dc=example
+objectClass: domain
+dc: example
+
+dn: ou=people,dc=example
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=eve,ou=people,dc=example
+objectClass: inetOrgPerson
+uid: eve
+cn: Eve
+sn: Eve
+userPassword: secret
+
+dn: uid=a\2Cb(*),ou=people,dc=example
+objectClass: inetOrgPerson
+uid: a,b(*)
+cn: Odd
+sn: Odd
+userPassword: secret
+
+dn: cn=devices,dc=example
+objectClass: groupOfNames
+cn: devices
+member: uid=eve,ou=people,dc=example
+"""
+
+
+class Slapd:
+    """A directory that runs between start and stop. `allow bind_anon_cred`: it says yes to an empty password."""
+
+    def __init__(self, folder: Path, certificates: Certificates) -> None:
+        self._folder = folder
+        self._program = program("slapd")
+        self.port, self.tls_port = free_port(), free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        (folder / "db").mkdir(parents=True)
+        configuration = _CONFIGURATION.format(
+            schemas=SCHEMAS,
+            modules=MODULES,
+            folder=folder,
+            authority=certificates.authority,
+            certificate=certificates.server,
+            key=certificates.server_key,
+            suffix=SUFFIX,
+            service=SERVICE,
+            password=SERVICE_PASSWORD,
+        )
+        (folder / "slapd.conf").write_text(configuration)
+        (folder / "entries.ldif").write_text(_ENTRIES)
+        made = [program("slapadd"), "-f", str(folder / "slapd.conf"), "-l", str(folder / "entries.ldif")]
+        subprocess.run(made, check=True, capture_output=True)
+
+    async def start(self) -> None:
+        urls = f"ldap://127.0.0.1:{self.port}/ ldaps://127.0.0.1:{self.tls_port}/"
+        command = [self._program, "-d", "0", "-h", urls, "-f", str(self._folder / "slapd.conf")]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        async with asyncio.timeout(DEADLINE_S):
+            while not await _answers(self.tls_port):
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                await asyncio.sleep(0.02)
+
+    def stop(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.terminate()
+            process.wait(DEADLINE_S)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+async def _answers(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
