@@ -1,15 +1,10 @@
-"""A fixed set of seeds of replicas; `make simulate-replicas` plays more. Planted faults must be found."""
-
-from pathlib import Path
+"""A fixed set of seeds of replicas; `make simulate-replicas` plays more."""
 
 import pytest
 
 from simulation.command import REPLICAS, replay_command
-from simulation.planted import Planted, plant, play
 from simulation.replicas.actions import SECOND_US
-from simulation.replicas.planted import FAULTS
 from simulation.replicas.run import run_replicas
-from simulation.replicas.steps import STEPS_DEFAULT
 from simulation.replicas.world import LEASE_US, world_of
 from sluicegate.gateway.cluster.log.trimming import LogTrimming
 from sluicegate.gateway.cluster.membership.level import LogLevel
@@ -18,7 +13,6 @@ from sluicegate.gateway.cluster.replica.alarms import Alarms
 from sluicegate.storage.replication.ownership.candidate import Candidate
 
 FEW_STEPS = 60
-SEEDS_MAX = 12
 TENTH_US = 100_000
 
 
@@ -35,16 +29,6 @@ def test_a_seed_is_one_run_of_replicas_and_no_other() -> None:
     traces = [run_replicas(5, count=FEW_STEPS).trace for _ in range(2)]
     assert traces[0] == traces[1]
     assert run_replicas(6, count=FEW_STEPS).trace != traces[0]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_of_replicas_is_found(fault: Planted, tmp_path: Path) -> None:
-    plant(fault, tmp_path)
-    options = ("--replicas", "--steps", str(STEPS_DEFAULT))
-    played = play(tmp_path, *options, first=fault.seed, seeds=SEEDS_MAX, failures_max=1, jobs=1)
-    assert played.failed == 1, f"{played.played} seeds, and none noticed that {fault.name}"
 
 
 @pytest.mark.timeout(600)
