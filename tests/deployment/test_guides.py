@@ -26,16 +26,13 @@ ELSEWHERE: Final = {  # pages whose listings have a test of their own
 }
 NOT_FOLLOWED: Final = {  # pages whose commands are only parsed
     "docs/concepts/brokers.md": "its commands start brokers that do not end; tests/broker/machines has several brokers",
-    "docs/concepts/message-vpns.md": "it deletes what it creates only once clients have left",
-    "docs/concepts/queues.md": "one command follows a queue until Ctrl-C",
     "docs/concepts/redelivery.md": "it names messages that a broker of its own does not have",
     "docs/concepts/replicas.md": "it takes NATS servers of three machines; tests/replication has them",
     "docs/concepts/sites.md": "it takes NATS servers at two sites; tests/replication has them",
-    "docs/concepts/virtual-destinations.md": "its subscribers run until Ctrl-C",
+    "docs/concepts/virtual-destinations.md": "its durable selectors are those of another configuration",
     "docs/connect/coming-from/solace.md": "it takes a broker of Solace",
     "docs/connect/payload-rules.md": "it installs a release",
     "docs/connect/rest-delivery-points.md": "it takes the web server of an application",
-    "docs/network.md": "tests/unit/gateway/config/test_network_page.py loads its two brokers",
     "docs/operate/configuration.md": "its broker runs until Ctrl-C",
     "docs/operate/operations.md": "it names clients and gateways of an installation",
     "docs/operate/recovery.md": "it takes a spool that is damaged; tests/crash has some",

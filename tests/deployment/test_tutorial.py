@@ -79,7 +79,6 @@ def test_what_is_followed_of_a_page() -> None:
         Typed("", "mkdir x\nls      -a\n"),
         Shown("", "x"),
         Typed("", "pwd\n"),
-        Shown("", ""),
         Read("yaml", "a: 1\n"),
     ]
     for wrong in ("```html\n<p>\n```\n", "<!-- agian -->\n```sh\nlook\n```\n"):

@@ -26,6 +26,9 @@ NOT_TYPED: Final = {
     "sluicegate replication": "it takes NATS servers at two sites; tests/replication has them",
 }
 SHELL: Final = frozenset({"&", "|", ">", ";", "<"})  # behind the words of a command
+CONFIRMED: Final = tuple(
+    f"sluicegate {each}" for each in ("vpn delete", "queue purge", "queue delete ")
+)  # at a terminal
 FILES: Final = re.compile(r"/(?:etc|run)/[\w./-]+")
 CUT_HASH: Final = "$argon2id$v=19$..."  # pages show how a hash begins
 HASH: Final = PasswordHasher().hash("secret-of-a-page")
@@ -39,10 +42,10 @@ def typed(commands: str) -> str:
     """Return the commands that can be typed, and parse those of the others that are ours."""
     lines = []
     for line in joined(commands):
-        if any(line.startswith(each) for each in NOT_TYPED):
+        if line.startswith(tuple(NOT_TYPED)):
             parse(line)
         else:
-            lines.append(line)
+            lines.append(re.sub(r"( +# .*)?$", " --yes", line, count=1) if line.startswith(CONFIRMED) else line)
     return "".join(f"{line}\n" for line in lines)
 
 

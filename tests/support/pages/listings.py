@@ -129,7 +129,8 @@ def _session(terminal: str, first: str, text: str, *, again: bool) -> Iterator[S
     for each in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         typed, _, shown = re.sub(r"\\\n", " ", each).partition("\n")
         yield Typed(terminal, f"{first}{typed}\n", again=again)
-        yield Shown(terminal, shown.strip("\n"))
+        if shown.strip():
+            yield Shown(terminal, shown.strip("\n"))
         first = ""
 
 
