@@ -28,7 +28,8 @@ def pythons() -> list[str]:
 
 def before(job: str) -> set[str]:
     """Return the jobs that have to pass before one begins."""
-    needed = {JOBS[job]["needs"]} if "needs" in JOBS[job] else set()
+    needs = JOBS[job].get("needs", [])
+    needed = {needs} if isinstance(needs, str) else set(needs)
     return needed.union(*(before(each) for each in needed))
 
 
@@ -59,8 +60,13 @@ def test_only_compiled_wheels_are_built() -> None:
 
 def test_nothing_is_published_that_was_not_tried_or_has_no_tag() -> None:
     (publishing,) = steps_using("pypi-publish")
-    assert before(publishing) == {"sdist", "wheels", "try", "bill"}
+    assert before(publishing) == {"tests", "sdist", "wheels", "try", "bill"}
     assert JOBS[publishing]["if"] == "github.ref_type == 'tag'"
+
+
+def test_all_tests_pass_before_as_wheels_are_compiled() -> None:
+    (run,) = [step for step in JOBS["tests"]["steps"] if "run" in step]
+    assert run == {"run": "bash .ci/run", "env": {"SLUICEGATE_OPT_LEVEL": "3"}}
 
 
 def test_the_wheel_is_tried_without_compiler_and_sources() -> None:
