@@ -52,6 +52,9 @@ class Kind(IntEnum):
     LEVEL = 7
 
 
+_KINDS: Final = {kind.value: kind for kind in Kind}  # to compare a code with `max(Kind)` costs 2 us a message
+
+
 class Message(NamedTuple):
     """A message of the stream."""
 
@@ -152,7 +155,7 @@ def decode_message(data: bytes, place: Place, where: str, reads: int = LEVEL) ->
     head = _head_of(data)
     if head is None:
         return None  # nobody who appends to the log wrote it
-    kind = Kind(head.code) if head.code <= max(Kind) else None
+    kind = _KINDS.get(head.code)
     content = data[head.end :]
     message = Message(
         Kind.RECORD if kind is None else kind, head.chain, head.epoch, head.position, head.time_ms, content, head.level

@@ -52,6 +52,7 @@ class StreamReader:
         self._arrived: deque[Msg] = deque()
         self._woken = asyncio.Event()
         self._asked_count = 0  # messages that the open request has yet to bring; 0: none is open
+        self._room = 0  # bytes that the read under way may still take
         self._ends_s = 0.0  # when a server must have ended it
         self._is_told_to_return = False
         self._has_waited = False  # the last read, for something that did not come
@@ -95,6 +96,7 @@ class StreamReader:
 
     async def _read(self, after: int, wait_s: float) -> list[StoredMessage]:
         found: list[StoredMessage] = []
+        self._room = READ_BYTES
         self._has_waited = False
         try:
             if self._subscription is None or self._read_through != after:
@@ -137,8 +139,8 @@ class StreamReader:
 
     def _take(self, found: list[StoredMessage]) -> bool:
         """Take what has come; return whether the open request brings more at once that there is room for."""
-        arrived, room, pending = self._arrived, READ_BYTES - sum(len(each.data) for each in found), 0
-        while arrived and room > 0:
+        arrived, pending = self._arrived, 0
+        while arrived and self._room > 0:
             message = arrived.popleft()
             if not message.reply:  # the end of the request: nothing more came in time, or the bound of bytes
                 self._asked_count = 0
@@ -146,9 +148,9 @@ class StreamReader:
                 return False
             sequence, pending = _places_of(message.reply)
             found.append(StoredMessage(sequence, message.data))
-            room -= len(message.data)
+            self._room -= len(message.data)
             self._asked_count -= 1
-        return pending > 0 and room > 0 and self._asked_count > 0
+        return pending > 0 and self._room > 0 and self._asked_count > 0
 
     async def _ask(self, wait_s: float) -> None:
         open_s = max(ASKED_S, wait_s)
