@@ -244,7 +244,7 @@ class NodeInterface(Protocol):
         """Return the durable selectors of selector-aware virtual topics, by queue and subscriber."""
 
     async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
-        """Set the selectors of a subscriber. Raises QueueNotFound (also for one without selectors), QueueInvalid."""
+        """Set the selectors of a subscriber. Raises QueueNotFound, QueueInvalid, Refused: they would select nothing."""
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
         """Delete the selectors of a subscriber. Raises SelectorNotFound."""

@@ -429,6 +429,7 @@ async def list_selectors(node: NodeInterface, request: Request) -> Response:
     "/queues/{name}/selectors/{subscriber}",
     Answer(204, "Set"),
     NO_QUEUE,
+    REFUSED,
     *BAD_BODY,
     body=fixed("SetSelectors", SELECTORS),
 )

@@ -392,7 +392,11 @@ class QueueOperations:
                 allowed = "a JMS selector, or an empty text for everything"
                 raise QueueInvalid("selectors", str(problem), allowed) from None
         if not await self._vpn.router.ask(PutSelector(queue, subscriber, list(selectors))):
-            raise QueueNotFound(queue)
+            await self._find(queue)
+            raise Refused(
+                f"queue {queue!r} gets messages whatever its consumers select: no virtual topic with selector_aware"
+                " leads to it"
+            )
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
         """Delete the selectors of a subscriber."""

@@ -6,6 +6,7 @@ The numbers VD-nn are those of tests/data/virtual/cases.txt.
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.broker.running_broker import RunningBroker
@@ -96,6 +97,15 @@ async def test_a_consumer_without_a_selector_wants_everything(broker: RunningBro
     await seen_once(broker, "1")
     await alternate(broker)
     assert await depth(broker, queue("1")) == 10
+
+
+async def test_an_operator_is_told_why_a_queue_cannot_have_durable_selectors(broker: RunningBroker) -> None:
+    operations = NodeOperations(broker.node)
+    with pytest.raises(QueueNotFound):
+        await operations.put_selector(queue("1"), "billing", ["odd = 'yes'"])
+    await operations.create_queue({"name": queue("1")})
+    with pytest.raises(Refused, match="no virtual topic with selector_aware leads to it"):
+        await operations.put_selector(queue("1"), "billing", ["odd = 'yes'"])
 
 
 @aware
