@@ -19,8 +19,8 @@ from support.amqp.client import AmqpClient
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import NotLetIn, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.mqtt.raw_client import RawClient
-from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess
+from support.processes.retired_broker import end_second, keep_second
 
 BROKERS = 3
 TRAFFIC_S = 120
@@ -141,32 +141,13 @@ async def take_subscription(machine: MachineProcess, container: str, count: int)
     return [each.payload for each in deliveries]
 
 
-def keep_second(machine: MachineProcess) -> str:
-    """Have the second broker of two have a queue that cannot move: when it is retired it runs until it is killed.
-
-    Return the name of the queue.
-    """
-    for name in map("stays-{}".format, range(BROKERS)):  # they are shared out
-        machine.create_queue(name, retention_time_s=3600)
-        if machine.queue(name)["broker"] == "sluicegate-2":
-            return name
-    raise AssertionError("no queue is at the second broker")
-
-
-def end_second(machine: MachineProcess, queue: str) -> None:
-    """Delete what keeps the second broker, and wait until it has ended."""
-    wait_until(lambda: machine.deletes_queue(queue), within_s=TRAFFIC_S, what="the deletion of a queue")
-    wait_until(lambda: has_left(machine, 1), within_s=TRAFFIC_S, what="the end of the retired broker")
-    machine.until_retired(1)
-
-
 def test_durable_subscriptions_move_while_brokers_are_killed(tmp_path: Path) -> None:
     """AMQP 3.5.3. What waits comes once, in order, and the publishers of the topic go on."""
     names = map("container-{}".format, range(100))
     containers = [name for name in names if home_of(name, 2) == 2][:8]
     payloads = [b"%d" % number for number in range(300)]
     with MachineProcess(tmp_path, 2) as machine:
-        staying = keep_second(machine)
+        keep_second(machine)
         asyncio.run(leave_subscriptions(machine, containers, payloads[:150]))
         machine.settings["brokers"] = 1
         machine.stop()
@@ -174,7 +155,7 @@ def test_durable_subscriptions_move_while_brokers_are_killed(tmp_path: Path) -> 
         os.kill(machine.broker_pid(2), signal.SIGKILL)  # some have moved, or none
         asyncio.run(leave_subscriptions(machine, [], payloads[150:]))
         os.kill(machine.broker_pid(1), signal.SIGKILL)
-        end_second(machine, staying)
+        end_second(machine)
         for container in containers:
             assert asyncio.run(take_subscription(machine, container, len(payloads))) == payloads
 
@@ -317,7 +298,7 @@ def test_named_publishers_move_while_they_publish_and_brokers_are_killed(tmp_pat
     with MachineProcess(tmp_path, 2) as machine:
         for name in names:
             machine.create_queue(name)
-        staying = keep_second(machine)
+        keep_second(machine)
 
         def kills() -> None:
             machine.settings["brokers"] = 1
@@ -326,7 +307,7 @@ def test_named_publishers_move_while_they_publish_and_brokers_are_killed(tmp_pat
             machine.start()
             os.kill(machine.broker_pid(2), signal.SIGKILL)  # some have moved, or none
             os.kill(machine.broker_pid(1), signal.SIGKILL)
-            end_second(machine, staying)
+            end_second(machine)
 
         asyncio.run(publish_while(machine.flow_url, names, kills))
         assert {name: machine.payloads(name) for name in names} == {
