@@ -52,7 +52,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # What `bash .ci/run` sets, too. Both belong to the stamp: a package that was allowed to fall back to pure is not good
 # enough for a run that requires extensions, and a package of another level is another package.
 export SLUICEGATE_REQUIRE_EXT ?= 0
-export SLUICEGATE_OPT_LEVEL ?= 3
+export SLUICEGATE_OPT_LEVEL := $(or $(SLUICEGATE_OPT_LEVEL),3)
 MODE := ext-$(SLUICEGATE_REQUIRE_EXT)-O$(SLUICEGATE_OPT_LEVEL)
 
 .PHONY: help

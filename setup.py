@@ -107,7 +107,7 @@ INTERPRETED: Final = {
 HEADER: Final = "build/__native_internal_sluicegate.h"
 PRECOMPILES: Final = sys.platform == "linux"
 
-OPT_LEVEL: Final = os.environ.get("SLUICEGATE_OPT_LEVEL", "3")
+OPT_LEVEL: Final = os.environ.get("SLUICEGATE_OPT_LEVEL") or "3"
 # It has the level of the last build. All C files depend on it, so a build with another level compiles all of them.
 LAST_OPT_LEVEL: Final = ROOT / "build" / "opt_level"
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from sluicegate.protocols.schemas.errors import SchemaUnusable
 
-# Unknown fields are named in payloads of at most so many bytes: Python needs 0.1 ms to look at each message inside of a
-# payload, and one of 1 MiB may have 500,000.
+# Unknown fields are named in payloads of at most so many bytes. Python takes 3 us to look at each of 1,000 messages in
+# one payload, and 150 us at each of 500,000, which fit into 1 MiB.
 NAMED_BYTES_MAX: Final = 1024
 
 
@@ -32,10 +32,13 @@ def protobuf_problem_finder(content: bytes, message_type: str, *, allow_unknown_
     try:
         for file in files.file:
             pool.Add(file)
-        made = message_factory.GetMessageClass(pool.FindMessageTypeByName(message_type))
+        kind = pool.FindMessageTypeByName(message_type)
+        made = message_factory.GetMessageClass(kind)
     except (KeyError, TypeError) as problem:
         text = str(problem.args[0] if problem.args else problem)
         raise SchemaUnusable(f"there is no usable message {message_type!r}: {text}") from None
+
+    is_recursive = _contains_itself(kind)
 
     def problem_of(payload: bytes) -> str:
         message = made()
@@ -45,18 +48,33 @@ def protobuf_problem_finder(content: bytes, message_type: str, *, allow_unknown_
             return f"it is no {message_type}: {problem}"
         if not message.IsInitialized():
             return f"required fields of {message_type} are missing"
-        if allow_unknown_fields or not _has_unknown_fields(message):
+        if allow_unknown_fields:
             return ""
-        if len(payload) > NAMED_BYTES_MAX:
-            return f"it has fields that {message_type} does not have"
-        message.ParseFromString(payload)  # they were discarded
-        return f"{message_type} has no {unknown_field_in(message)}"
+        if not is_recursive and len(payload) > NAMED_BYTES_MAX:
+            return f"it has fields that {message_type} does not have" if _has_unknown_fields(message) else ""
+        unknown = unknown_field_in(message)
+        return f"{message_type} has no {unknown}" if unknown else ""
 
     return problem_of
 
 
+def _contains_itself(kind: Descriptor, above: frozenset[str] = frozenset(), seen: set[str] | None = None) -> bool:
+    """Return whether messages of a type, or of one that it has, may be nested without bound."""
+    seen = set() if seen is None else seen
+    if kind.full_name in above:
+        return True
+    if kind.full_name in seen:
+        return False
+    seen.add(kind.full_name)
+    inner = [field.message_type for field in kind.fields if field.message_type is not None]
+    return any(_contains_itself(each, above | {kind.full_name}, seen) for each in inner)
+
+
 def _has_unknown_fields(message: Message) -> bool:
-    """Return whether a message, or one inside of it, has fields that its type does not have. It loses them."""
+    """Return whether a message, or one inside of it, has fields that its type does not have. It loses them.
+
+    The library discards none that are nested deeper than 62 levels, and does not say so.
+    """
     size = message.ByteSize()
     message.DiscardUnknownFields()
     return message.ByteSize() != size

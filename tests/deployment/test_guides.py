@@ -25,7 +25,7 @@ ELSEWHERE: Final = {  # pages whose listings have a test of their own
     "docs/connect/test-your-application.md": "tests/testing/test_documentation.py",
 }
 NOT_FOLLOWED: Final = {  # pages whose commands are only parsed
-    "docs/concepts/brokers.md": "its commands start brokers that do not end; tests/broker/machines has several brokers",
+    "docs/concepts/brokers.md": "its commands start brokers that do not end; tests/broker/machine has several brokers",
     "docs/concepts/redelivery.md": "it names messages that a broker of its own does not have",
     "docs/concepts/replicas.md": "it takes NATS servers of three machines; tests/replication has them",
     "docs/concepts/sites.md": "it takes NATS servers at two sites; tests/replication has them",

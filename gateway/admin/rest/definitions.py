@@ -144,18 +144,18 @@ async def export_definitions(node: NodeInterface, request: Request) -> Response:
     if with_hashes:
         permit(request, request.state.operation, AccessLevel.ADMIN)
     document = await exported(node, vpns, with_settings=sees_settings, with_password_hashes=with_hashes)
-    packed = orjson.dumps(document)
-    size_max = YAML_BYTES_MAX if form == "yaml" else JSON_BYTES_MAX
-    if len(packed) > size_max:
+    if form == "json":
+        packed, size_max = orjson.dumps(document), JSON_BYTES_MAX
+    else:
+        from sluicegate.gateway.definitions.text import as_yaml  # late: importing PyYAML takes a twentieth of a start
+
+        packed, size_max = (await asyncio.to_thread(as_yaml, document)).encode(), YAML_BYTES_MAX
+    if len(packed) > size_max:  # POST takes as much
         instead = "take JSON, or one message VPN at a time" if form == "yaml" else "take one message VPN at a time"
         raise Refused(f"the document has {len(packed)} bytes, and in this format at most {size_max}: {instead}")
     if with_hashes:
         _report_hashes(request, vpns)
-    if form == "json":
-        return json_answer(packed)
-    from sluicegate.gateway.definitions.text import as_yaml  # late: importing PyYAML takes a twentieth of a start
-
-    return Response(await asyncio.to_thread(as_yaml, document), media_type=YAML)
+    return json_answer(packed) if form == "json" else Response(packed, media_type=YAML)
 
 
 def _report_hashes(request: Request, vpns: Sequence[str]) -> None:

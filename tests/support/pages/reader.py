@@ -182,7 +182,7 @@ class Terminal:
 
     def _ends(self) -> None:
         assert self._process is not None
-        code = self._process.wait(PATIENCE_S * self._typed.commands.count("\n"))
+        code = self._process.wait(PATIENCE_S * max(1, self._typed.commands.count("\n")))
         self._process = None
         assert self._title or (code != 0) == self._typed.fails, (
             f"exit code {code} of\n{self._typed.commands}{self._new()}"

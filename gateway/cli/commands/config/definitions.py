@@ -56,7 +56,7 @@ def export(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print message VPNs, queues, templates, profiles, users (without passwords) and REST delivery points as YAML."""
+    """Print message VPNs, queues, templates, profiles, users, REST delivery points and bridges as YAML."""
     document = AdminObjects(url).export_definitions(vpns or [], with_password_hashes=with_password_hashes)
     dumped = as_json_text(document) + "\n" if as_json else as_yaml(document)
     size = len(dumped.encode())

@@ -62,7 +62,10 @@ def datum(schema: object, value: object) -> bytes:
 
 
 def descriptor_set() -> bytes:
-    """Return what `protoc` makes of: message Order { int64 id; Line line; repeated Line more; } and its Line."""
+    """Return what `protoc` makes of: message Order { int64 id; Line line; repeated Line more; } and its Line.
+
+    And of message Node { Node child; }.
+    """
     file = descriptor_pb2.FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3")
     line = file.message_type.add(name="Line")
     line.field.add(name="sku", number=1, type=9, label=1)
@@ -70,6 +73,8 @@ def descriptor_set() -> bytes:
     order.field.add(name="id", number=1, type=3, label=1)
     order.field.add(name="line", number=2, type=11, type_name=".shop.Line", label=1)
     order.field.add(name="more", number=3, type=11, type_name=".shop.Line", label=3)
+    node = file.message_type.add(name="Node")
+    node.field.add(name="child", number=1, type=11, type_name=".shop.Node", label=1)
     return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
 
 
@@ -168,6 +173,23 @@ def test_protobuf_messages_fit_with_the_fields_of_their_type_only(tmp_path: Path
     assert text == "it has fields that shop.Order does not have"
     lenient = finder(tmp_path, "shop.desc", message_type="shop.Order", unknown=True)
     assert lenient(b"\x20\x01") == ""
+
+
+@pytest.mark.parametrize("levels", [1, 62, 63, 90])
+def test_unknown_fields_are_found_however_deep_they_are(levels: int, tmp_path: Path) -> None:
+    """The library that could discard them stops at 62 levels."""
+    (tmp_path / "shop.desc").write_bytes(descriptor_set())
+    problem_of = finder(tmp_path, "shop.desc", message_type="shop.Node", bytes_max=10_000)
+    for innermost, problem in ((b"", ""), (b"\x48\x01", "field 9"), (b"\x4a\xd0\x0f" + b"x" * 2000, "field 9")):
+        payload = innermost
+        for _ in range(levels):
+            payload = b"\x0a" + _varint(len(payload)) + payload
+        assert problem in problem_of(payload)
+        assert bool(problem_of(payload)) == bool(problem)
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
 
 
 def test_unusable_files_are_named_with_the_reason(tmp_path: Path) -> None:
