@@ -74,15 +74,17 @@ def write_message(
     delivery_count: int,
     is_first: bool,
     wall_ms: int,
+    heeds_sender: bool = True,
 ) -> bytes:
     """Return the message as it is sent.
 
-    `durable`: the broker keeps it until it is settled. A message that an AMQP sender did not send as durable is not.
+    `durable`: the broker keeps it until it is settled. A message that an AMQP sender did not send as durable is not,
+    unless `heeds_sender` is false.
     `delivery_count`: failed deliveries before this one. `is_first`: no consumer has had it before, not even one that
     gave it back untouched.
     """
     is_native = headers is not None and headers.native_format == NATIVE_AMQP
-    if durable and headers is not None and is_native:
+    if durable and heeds_sender and headers is not None and is_native:
         durable = native_is_durable(headers.native)
     head = header_section(headers, durable=durable, delivery_count=delivery_count, is_first=is_first, wall_ms=wall_ms)
     if headers is None:

@@ -1,8 +1,9 @@
 """Messages of the AMQP remote: between normalised headers and the bytes that Proton sends and receives.
 
 They are encoded and decoded as those of AMQP clients are (protocols.amqp.messages), so a message that came by AMQP goes
-on with its body, annotations and properties as they were. Two things are the bridge's: `to` is where it sends the
-message, and the application property `Sluicegate-Path` names the brokers passed.
+on with its body, annotations and properties as they were. Three things are the bridge's: `to` is where it sends the
+message, the application property `Sluicegate-Path` names the brokers passed, and `durable` is the QoS of its rule. The
+foreign broker may lose what is not durable after it has confirmed it.
 """
 
 import time
@@ -78,7 +79,14 @@ class MessageWriter:
 
 def _write(payload: bytes, headers: Headers, address: str, *, durable: bool) -> bytes:
     return write_message(
-        payload, headers, topic=address, durable=durable, delivery_count=0, is_first=True, wall_ms=wall_ms()
+        payload,
+        headers,
+        topic=address,
+        durable=durable,
+        delivery_count=0,
+        is_first=True,
+        wall_ms=wall_ms(),
+        heeds_sender=False,
     )
 
 

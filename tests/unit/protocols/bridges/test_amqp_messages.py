@@ -30,10 +30,10 @@ def encoded(message: Message) -> bytes:
     return bytes(message.encode())
 
 
-def passed_on(message: Message, address: str = "there") -> Any:
+def passed_on(message: Message, address: str = "there", *, qos: int = 1) -> Any:
     """Return what becomes of a message that an AMQP client has published here and a bridge takes along."""
     came = read_message(encoded(message), time.time_ns() // 1_000_000)
-    return written(came.payload, came.headers, address)
+    return written(came.payload, came.headers, address, qos=qos)
 
 
 def test_a_message_without_properties_has_its_address_and_its_path() -> None:
@@ -44,8 +44,10 @@ def test_a_message_without_properties_has_its_address_and_its_path() -> None:
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_message_of_amqp_stays_as_durable_as_its_sender_said(durable: bool) -> None:
-    assert passed_on(Message(body="x", durable=durable)).durable == durable
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_of_amqp_is_durable_if_its_rule_has_qos_whatever_its_sender_said(qos: int, durable: bool) -> None:
+    """A broker that confirms a message and restarts may lose it if it is not durable."""
+    assert passed_on(Message(body="x", durable=durable), qos=qos).durable == (qos > 0)
 
 
 def test_a_message_of_another_protocol_has_its_fields() -> None:
