@@ -13,6 +13,7 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from support.amqp.client import AmqpClient
+from support.broker.inside_client import until as eventually
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
 from support.broker.remote_queues import consumer, cut, heal, is_empty, payloads, publish, queue_at_b
@@ -177,8 +178,32 @@ async def test_partitions_are_shared_out_among_flows_of_both_brokers(network: Br
         found = await here.receives_in_all(40, here_id)
         assert sorted(each.payload for each in found) == sorted(payloads(range(40)))
         assert {each.partition for each in found} == {0, 1, 2, 3}
-        here.accepts_through(here_id, 40)
-        await is_empty(network)
+        await _has_unsettled(network, 40)
+        async with FlowClient(network["b"].flow_port, name="there") as there:
+            there_id = await there.binds("q")
+            view = await shows(network["b"], lambda view: [each.client for each in view.partitions].count("there") == 2)
+            lost = {each.number for each in view.partitions if each.client == "there"}
+            lost_count = sum(each.partition in lost for each in found)
+            await there.receives_in_all(lost_count, there_id)
+            await _has_unsettled(network, 40 - lost_count)
+            here.accepts_through(here_id, 40)
+            await _has_unsettled(network, 0)
+            there.accepts_through(there_id, lost_count)
+            await is_empty(network)
+
+
+async def _has_unsettled(network: Brokers, count: int) -> None:
+    """Wait until both brokers say that the only consumer at a has so many unsettled messages."""
+    operations = NodeOperations(network["a"].node)
+
+    async def is_shown() -> bool:
+        (listed,) = (await operations.list_clients(ClientQuery())).clients
+        return listed.unacked_count == count
+
+    await eventually(is_shown, f"{count} unsettled messages")
+    await shows(
+        network["b"], lambda view: [each.unacked_count for each in view.flows if each.client == "here@a"] == [count]
+    )
 
 
 async def test_a_cut_link_ends_the_flow_and_mqtt_binds_anew(network: Brokers) -> None:

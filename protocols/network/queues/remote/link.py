@@ -27,8 +27,8 @@ class QueueEnd(Behaviour):
         """Carry out a note of the neighbor. Raises ValueError."""
         raise AssertionError("told is abstract")
 
-    def settled(self, flow_id: int, count: int) -> None:
-        """Count messages that a consumer has settled."""
+    def settled(self, flow_id: int, number: int, count: int) -> None:
+        """Count messages of a partition that a consumer has settled."""
         raise AssertionError("settled is abstract")
 
 

@@ -88,7 +88,12 @@ class _Borrower:
         self.returns_all = False  # what comes, until the recall that is under way is answered
         self.received_before = 0  # when the loan was last looked at
         self.partitions: list[int] = []  # that it has at the neighbor, as that has told
-        self.unsettled_count = 0
+        self._unsettled: dict[int, int] = {}  # messages, by partition
+
+    @property
+    def unsettled_count(self) -> int:
+        """The messages that came and are neither settled nor back in a partition that it has lost."""
+        return sum(self._unsettled.values())
 
     @property
     def loan_max(self) -> int:
@@ -97,17 +102,26 @@ class _Borrower:
             return LOAN_FIRST
         return max(1, min(LOAN_MAX, LOAN_BYTES_MAX // self.message_bytes))
 
-    def receives(self, count: int, size: int) -> None:
-        """Count messages that came, of so many bytes in all."""
+    def receives(self, number: int, count: int, size: int) -> None:
+        """Count messages that came from a partition, of so many bytes in all."""
         self.loan -= count
         self.received_count += count
-        self.unsettled_count += count
+        self._unsettled[number] = self._unsettled.get(number, 0) + count
         mean = max(1, size // count)
         self.message_bytes = mean if mean > self.message_bytes else (self.message_bytes * 3 + mean) // 4
 
-    def settled(self, count: int) -> None:
-        """Count messages as settled."""
-        self.unsettled_count = max(0, self.unsettled_count - count)
+    def settled(self, number: int, count: int) -> None:
+        """Count messages of a partition as settled. It may have lost the partition meanwhile, and them with it."""
+        held = self._unsettled.get(number)
+        if held is not None:
+            self._unsettled[number] = max(0, held - count)
+
+    def keeps_only(self, partitions: list[int]) -> None:
+        """Note which partitions it has: the others have back what it has not settled."""
+        self.partitions = partitions
+        for number in list(self._unsettled):
+            if number not in partitions:
+                del self._unsettled[number]
 
     def waits_for_socket(self) -> bool:
         """Return whether only the consumer's socket keeps it from having more."""
@@ -341,7 +355,7 @@ class RemoteQueue(QueueEnd):
             self._link.say(notes.UNBIND, frame.consumer, False, True)
             borrower.flow.address.post(FlowGone(frame.consumer, f"500 Internal Error: {text}", may_return=True))
             return
-        borrower.receives(count, len(frame.batch))
+        borrower.receives(frame.partition, count, len(frame.batch))
         window = borrower.window
         excess = count if borrower.returns_all else int(window.excess(count))
         partition = self._partition(frame.partition)
@@ -382,7 +396,7 @@ class RemoteQueue(QueueEnd):
             self._forget(flow_id)
             borrower.bound.set_exception((BindRefused, refusal, None))
         elif kind == notes.STATE:
-            borrower.partitions = note.numbers(1)
+            borrower.keeps_only(note.numbers(1))
             address.post(FlowState(flow_id, note.flag(0), borrower.partitions))
         elif kind == notes.ASSIGNMENT:
             now_ms = self._cell.runtime.clock.now_ms()
@@ -424,11 +438,11 @@ class RemoteQueue(QueueEnd):
                 borrower.flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
         self._browsers.lost(reason, may_return=may_return)
 
-    def settled(self, flow_id: int, count: int) -> None:
-        """Count messages that a consumer has settled."""
+    def settled(self, flow_id: int, number: int, count: int) -> None:
+        """Count messages of a partition that a consumer has settled."""
         borrower = self._flows.get(flow_id)
         if borrower is not None:
-            borrower.settled(count)
+            borrower.settled(number, count)
 
     # --- partitions ---
 

@@ -152,7 +152,7 @@ class RemoteQueues(QueueLink):
         queue = self._by_flow.get(settle.flow_id)
         if queue is not None:
             ranges = settle.ranges
-            queue.settled(settle.flow_id, sum([end - first for first, end in ranges]))
+            queue.settled(settle.flow_id, number, sum([end - first for first, end in ranges]))
             self.say(
                 notes.SETTLE,
                 settle.flow_id,

@@ -2,6 +2,7 @@
 
 from sluicegate.actors.messages.data import PublishFailed, RenewLock, Settle
 from sluicegate.actors.messages.queues import BindFlow, UnbindFlow
+from sluicegate.actors.network.link_batches import link_body
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED
@@ -14,6 +15,7 @@ from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.notes import note_body, note_in
 from sluicegate.protocols.network.queues.remote.queues import RemoteQueues
 from support.cores.lone_actors import Idle, recorder, spawned, turn
+from support.cores.messages import batch_of
 from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
@@ -97,3 +99,30 @@ def test_what_a_consumer_has_settled_goes_before_the_end_of_its_flow(runtime: Ru
     kinds = [note_in(frame.batch).kind for frame in socket.take() if isinstance(frame, LinkFlow)]
     assert kinds.count(notes.SETTLE) == 200
     assert kinds[-1] == notes.UNBIND
+
+
+def test_what_is_unsettled_of_a_partition_that_a_consumer_has_lost_counts_no_longer(runtime: Runtime) -> None:
+    """The home has it back. A settlement that was under way lowers the count of no other partition."""
+    queues, _, _ = connected(runtime)
+    cell, queue = queues.queue("q")
+    window: CreditWindow[Address] = CreditWindow(10)
+    cell.inbox.post(BindFlow(CONSUMER, "c", "", recorder(runtime, []).inbox, window))
+    turn(runtime)
+    queues.received(note_in(note_body(notes.BOUND, CONSUMER)))
+    queues.received(note_in(note_body(notes.STATE, CONSUMER, True, [0, 1])))
+    for number, count in ((0, 3), (1, 2)):
+        body = link_body(batch_of([b"x"] * count))
+        queues.delivered(LinkDeliver(1, CONSUMER, number, 0, 1, 1, 1, 0, b"", body))
+
+    def unsettled() -> int:
+        return sum(each.unacked_count for each in queue.flows())
+
+    assert unsettled() == 5
+    queues.settle(1, Settle(CONSUMER, 1, 1, 2, ACCEPTED), 0)
+    assert unsettled() == 4
+    queues.received(note_in(note_body(notes.STATE, CONSUMER, True, [1])))
+    assert unsettled() == 1
+    queues.settle(0, Settle(CONSUMER, 1, 1, 4, ACCEPTED), 0)
+    assert unsettled() == 1
+    queues.settle(1, Settle(CONSUMER, 1, 2, 3, ACCEPTED), 0)
+    assert unsettled() == 0
