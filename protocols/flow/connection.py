@@ -69,9 +69,8 @@ class FlowConnection(FlowPeer, StreamUser):
     def _join(self, visitor: PassedClient, transport: ByteTransport) -> None:
         try:
             self.enter(self.vpns.of_passed(visitor, self.services))
-        except (
-            ClientDenied
-        ):  # its message VPN or profile has been deleted meanwhile: the other broker sees the end of the stream
+        except ClientDenied:
+            # Its message VPN or profile has been deleted meanwhile. The other broker sees the end of the stream.
             transport.abort()
             return
         self.named(visitor.name)
@@ -275,6 +274,7 @@ class FlowConnection(FlowPeer, StreamUser):
         if relayed is None:
             self._counters.count(self._counters.dropped, UNKNOWN_FLOW, len(event.frames))
         else:
+            self.traffic.messages_received += len(event.frames)  # the home has them in the counters of the protocol
             relayed.send(event.frames)
 
     def _credit(self, credit: Credit) -> None:

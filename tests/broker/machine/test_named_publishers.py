@@ -9,6 +9,8 @@ import pytest
 from sluicegate import Client, Message
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.operations.metrics import samples_of
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
@@ -102,6 +104,27 @@ async def test_one_connection_has_publishers_of_both_brokers(machine: MachineBro
             await client.closes_publisher(flow)
     await holds(machine, 300)
     await until(lambda: len(machine[2].node.flow.open_connections()) == 1, "the end of the relay")  # the link stays
+
+
+@ACCEPTING_AND_HOME
+async def test_messages_of_a_publisher_at_another_broker_are_counted_for_its_client(
+    machine: MachineBrokers, accepting: int, home: int
+) -> None:
+    """Once in the metrics: the home has them in its own."""
+    await create(machine[1])
+    before = _messages_received(machine)
+    async with FlowClient(machine[accepting].flow_port, name="till") as client:
+        opened = await client.opens_publisher(publisher_at(home))
+        client.publishes(opened.flow_id, [1, 2, 3], queue="q")
+        assert await client.answered(opened.flow_id, 3) == []
+        (shown,) = (await NodeOperations(machine[accepting].node).list_clients(ClientQuery(names=("till",)))).clients
+        assert shown.messages_received == 3
+        assert _messages_received(machine) - before == 3
+
+
+def _messages_received(machine: MachineBrokers) -> int:
+    """Return how many messages flow clients have published at both brokers."""
+    return sum(machine[number].node.flow.counters.messages_received for number in (1, 2))
 
 
 @pytest.mark.parametrize("features", [(), (DEFLATE,)])
