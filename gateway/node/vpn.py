@@ -433,6 +433,8 @@ class MessageVpn:
             profiles={kind: self.profiles(kind) for kind in ProfileKind},
             random_bytes=self._services.runtime.rng.randbytes,
             on_changed=self._user_changed,
+            kinds_beside=lambda name: self.accounts.kinds_beside(name),
+            hash_memory_bytes_max=self._services.password_checks.memory_bytes_max,
         )
 
     def _make_external(self) -> ExternalLogins:

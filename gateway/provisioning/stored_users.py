@@ -5,7 +5,7 @@ moves users from another broker gives these instead, or a hash of another form; 
 use SCRAM.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -26,7 +26,9 @@ from sluicegate.protocols.security.account_secrets import decoy_of, scram_of
 from sluicegate.protocols.security.stored_secrets import (
     HASH_CHARS_MAX,
     HASH_FORMS,
+    KINDS_MAX,
     SCRAM_FORMS,
+    check_kind,
     check_password_hash,
     check_scram_secret,
 )
@@ -94,6 +96,19 @@ def user_request(values: Mapping[str, object]) -> UserRequest:
     _check("password_hash", user.password_hash, check_password_hash, HASH_FORMS)
     _check("scram_secret", user.scram_secret, check_scram_secret, SCRAM_FORMS)
     return user
+
+
+def check_kind_of_hash(user: UserRequest, present: Collection[str], memory_bytes_max: int) -> None:
+    """Raise QueueInvalid if the hash that a body gives would make every login of the message VPN too costly.
+
+    `present` are the kinds of hashes that its other accounts have.
+    """
+
+    def check(secret: str) -> None:
+        check_kind(secret, present, memory_bytes_max=memory_bytes_max)
+
+    allowed = f"at most {KINDS_MAX} kinds of hashes in a message VPN, and what their checks may cost; or a password"
+    _check("password_hash", user.password_hash, check, allowed)
 
 
 def _check(name: str, secret: SecretStr | None, check: Callable[[str], None], allowed: str) -> None:

@@ -13,6 +13,7 @@ from sluicegate.gateway.provisioning.stored_users import (
     USERS,
     StoredUser,
     UserRequest,
+    check_kind_of_hash,
     stored_user,
     user_changes,
     user_request,
@@ -40,12 +41,20 @@ class Users:
         profiles: Mapping[ProfileKind, AnyProfiles],
         random_bytes: Callable[[int], bytes],
         on_changed: Callable[[str], None],
+        kinds_beside: Callable[[str], Collection[str]],
+        hash_memory_bytes_max: int,
     ) -> None:
-        """`on_changed` is called with the name of a user that an operator created, changed or deleted."""
+        """`on_changed` is called with the name of a user that an operator created, changed or deleted.
+
+        `kinds_beside` returns the kinds of hashes of all accounts but one. The check of a hash that an operator gives
+        takes at most `hash_memory_bytes_max`.
+        """
         self._vpn = vpn
         self._profiles_by_kind = profiles
         self._random_bytes = random_bytes
         self._on_changed = on_changed
+        self._kinds_beside = kinds_beside
+        self._hash_memory_bytes_max = hash_memory_bytes_max
         self.provisioned = ProvisionedObjects(USERS, vpn, stored.catalog, self._configured)
 
     def usernames(self) -> list[ClientUsername]:
@@ -119,6 +128,7 @@ class Users:
             name = getattr(asked, field)
             if name not in names:
                 raise QueueInvalid(field, f"there is no profile {name!r}", ", ".join(names))
+        check_kind_of_hash(asked, self._kinds_beside(asked.name), self._hash_memory_bytes_max)
         iterations = self._vpn.config.authentication.scram_iterations
         user = await asyncio.to_thread(stored_user, asked, before, iterations, self._random_bytes)
         await self._put(user.name, user)

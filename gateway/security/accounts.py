@@ -3,7 +3,7 @@
 Operators create accounts by `gateway.provisioning.users`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sluicegate.actors.runtime.events import Events
@@ -119,6 +119,10 @@ class Accounts:
         self._authentication = authentication
         self._configured = credentials
         self.authenticator.credentials = self._credentials()
+
+    def kinds_beside(self, name: str) -> Collection[str]:
+        """Return the kinds of hashes that the accounts of other names have."""
+        return self._secrets.kinds_beside(name)
 
     def user_changed(self, name: str) -> None:
         """Put in force the change of an account that operators created."""

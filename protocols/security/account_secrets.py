@@ -7,7 +7,7 @@ of the decoy of its kind; a name without an account, or one with a plain passwor
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -108,7 +108,10 @@ class AccountSecrets(Mapping[str, str]):
         """Have no such account."""
         secret = self._secrets.pop(name, None)
         if secret is not None:
-            self._kinds[kind_of(secret)] -= 1
+            kind = kind_of(secret)
+            self._kinds[kind] -= 1
+            if not self._kinds[kind]:
+                del self._kinds[kind]
             self._domains[domain_of(name)] -= 1
             self._checks = None
 
@@ -117,12 +120,18 @@ class AccountSecrets(Mapping[str, str]):
         domain = domain_of(name)
         return domain != "" and self._domains[domain] > 0
 
+    def kinds_beside(self, name: str) -> Set[str]:
+        """Return the kinds of hashes that the accounts of other names have."""
+        secret = self._secrets.get(name, PLAIN)
+        only = {PLAIN} if self._kinds[kind_of(secret)] > 1 else {PLAIN, kind_of(secret)}
+        return self._kinds.keys() - only
+
     def checks(self) -> Checks:
         """Return what every name is held against: never nothing."""
         if self._checks is None:
-            kinds = sorted(kind for kind, count in self._kinds.items() if count and kind != PLAIN)
+            kinds = sorted(self._kinds.keys() - {PLAIN})
             decoys = {kind: decoy_of(kind) for kind in kinds or [standard_kind()]}
-            self._checks = Checks(decoys, _cost(decoys.values()))
+            self._checks = Checks(decoys, cost_of(*decoys.values()))
         return self._checks
 
 
@@ -131,7 +140,8 @@ def domain_of(name: str) -> str:
     return name.rpartition("@")[2] if "@" in name else ""
 
 
-def _cost(secrets: Iterable[str]) -> CheckCost:
+def cost_of(*secrets: str) -> CheckCost:
+    """Return what checks against these secrets take, one after the other."""
     memory_bytes, threads_count = 0, 1
     for secret in secrets:
         if secret.startswith(ARGON2_PREFIX):
@@ -139,6 +149,18 @@ def _cost(secrets: Iterable[str]) -> CheckCost:
             memory_bytes = max(memory_bytes, parameters.memory_cost * 1024)
             threads_count = max(threads_count, parameters.parallelism)
     return CheckCost(memory_bytes, threads_count)
+
+
+def check_us(kind: str) -> int:
+    """Return about how many microseconds of a processor a check of this kind takes.
+
+    A KiB of argon2 in each pass, or an iteration of PBKDF2, is about one.
+    """
+    if kind.startswith(ARGON2_PREFIX):
+        parameters = extract_parameters(decoy_of(kind))
+        return parameters.memory_cost * parameters.time_cost
+    iterations = kind.rpartition("$")[2]
+    return int(iterations) if iterations.isdecimal() and kind != "$6" else 1
 
 
 def _zeros(size: int) -> str:

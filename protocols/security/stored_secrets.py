@@ -1,14 +1,24 @@
 """Check the form of secrets that come from another broker: whole, of a known form, and not too costly to check.
 
-A login takes as long as the check of the account's hash, and as much memory. So the parameters have limits.
+Every login of a set of accounts takes as long as a check of each kind of hash among them, and as much memory
+(`account_secrets`). So parameters have limits, and so have the kinds of one set. The configuration may exceed them.
 """
 
 import base64
 import binascii
 import re
+from collections.abc import Collection
 from typing import Final
 
-from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, SCRAM_KEY_BYTES, scram_of
+from sluicegate.protocols.security.account_secrets import (
+    ARGON2_PREFIX,
+    SCRAM_KEY_BYTES,
+    check_us,
+    cost_of,
+    kind_of,
+    scram_of,
+    standard_kind,
+)
 from sluicegate.protocols.security.password_hashes import check_foreign_hash, is_foreign_hash
 from sluicegate.protocols.security.scram import ITERATIONS_MAX, read_stored
 
@@ -16,8 +26,10 @@ HASH_CHARS_MAX: Final = 1024  # ours have about 100
 HASH_FORMS: Final = "a hash that begins with $argon2, $6$, $7$, SCRAM-SHA- or RABBITMQ-SHA-"
 SCRAM_FORMS: Final = "SCRAM-SHA-256$ITERATIONS:SALT$STORED_KEY:SERVER_KEY, or the same of SCRAM-SHA-512"
 SCRAM_ITERATIONS_MIN: Final = 4096  # RFC 5802, section 5.1
-ARGON2_COST_KIB_MAX: Final = 2 << 20  # memory times passes: about two seconds of a processor. RFC 9106: one of 2 GiB
+ARGON2_COST_KIB_MAX: Final = 1 << 20  # memory times passes: about a second of a processor, as ITERATIONS_MAX
 ARGON2_LANES_MAX: Final = 64
+KINDS_MAX: Final = 8  # of one set of accounts. All forms of hashes together are seven
+KINDS_US_MAX: Final = 2_000_000  # of a processor for one check of each kind
 
 _BASE64: Final = "[A-Za-z0-9+/]+"
 _ARGON2: Final = re.compile(
@@ -50,6 +62,33 @@ def check_scram_secret(secret: str) -> None:
         raise ValueError(f"its keys have {len(stored_key)} and {len(server_key)} bytes, and not {size}")
     if not SCRAM_ITERATIONS_MIN <= iterations <= ITERATIONS_MAX:
         raise ValueError(f"it has {iterations} iterations; allowed: {SCRAM_ITERATIONS_MIN} to {ITERATIONS_MAX}")
+
+
+def check_kind(secret: str, present: Collection[str], *, memory_bytes_max: int) -> None:
+    """Raise ValueError for a hash whose kind would make every login of its accounts too costly.
+
+    `present` are the kinds of the other accounts. The standard kind is always allowed: a password gets such a hash.
+    """
+    kind = kind_of(secret)
+    if kind in present or kind == standard_kind():
+        return
+    memory_bytes = cost_of(secret).memory_bytes
+    if memory_bytes > memory_bytes_max:
+        raise ValueError(
+            f"its check takes {memory_bytes} bytes; allowed: limits.login_memory_bytes_max, which is {memory_bytes_max}"
+        )
+    kinds = {*present, kind}
+    if len(kinds) > KINDS_MAX:
+        raise ValueError(
+            f"its algorithm and parameters, {kind}, would be a further kind of hash in the message VPN, and a login "
+            f"takes a check of each; allowed: one of the {len(present)} present kinds, or {KINDS_MAX} kinds in all"
+        )
+    total_us = sum(check_us(each) for each in kinds)
+    if total_us > KINDS_US_MAX:
+        raise ValueError(
+            f"with it, each login would take about {total_us / 1e6:.1f} s of a processor for one check of each kind of "
+            f"hash in the message VPN; allowed: {KINDS_US_MAX / 1e6:.0f} s"
+        )
 
 
 def _check_argon2(secret: str) -> None:

@@ -28,14 +28,18 @@ def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
+def _of_rounds(rounds: int) -> str:
+    """Return a hash of PBKDF2, as mosquitto 2 keeps it."""
+    return f"$7${rounds}${_base64(SALT)}${_base64(hashlib.pbkdf2_hmac('sha512', PASSWORD.encode(), SALT, rounds))}"
+
+
 # Of one password, in the forms in which brokers keep it.
 HASHES: Final = {
     "argon2": QUICK().hash(PASSWORD),
     NAME: stored_text(PASSWORD, 4096, bytes),
     NAME_512: stored_text(PASSWORD, 4096, bytes, NAME_512),
     "mosquitto 1": f"$6${_base64(SALT)}${_base64(hashlib.sha512(PASSWORD.encode() + SALT).digest())}",
-    "mosquitto 2": "$7$101$"
-    + f"{_base64(SALT)}${_base64(hashlib.pbkdf2_hmac('sha512', PASSWORD.encode(), SALT, 101))}",
+    "mosquitto 2": _of_rounds(101),
     "RabbitMQ": "RABBITMQ-SHA-256$" + _base64(SALT + hashlib.sha256(SALT + PASSWORD.encode()).digest()),
 }
 
@@ -123,6 +127,26 @@ async def test_a_user_is_made_with_a_hash_of_every_form(broker: RunningBroker, f
         assert (await admin.patch("/users/ada", json={"password_hash": HASHES[form]})).status_code == 200
         assert await scram(broker, "new") == "failed"
         assert await comes_in(broker, "ada", PASSWORD) == OK
+
+
+@pytest.mark.settings(*SETTINGS, "limits.login_memory_bytes_max=1MiB")
+async def test_hashes_that_would_make_every_login_costly_are_refused(broker: RunningBroker) -> None:
+    """By their memory, and by the number of their kinds. An account can change the only hash of its kind."""
+    costly = PasswordHasher(time_cost=1, memory_cost=1025, parallelism=1).hash(PASSWORD)
+    async with admin_of(broker) as admin:
+        refused = await admin.post("/users", json={"name": "ada", "password_hash": costly})
+        assert (refused.status_code, refused.json()["field"]) == (422, "password_hash")
+        made = [
+            (
+                await admin.post("/users", json={"name": f"user-{rounds}", "password_hash": _of_rounds(rounds)})
+            ).status_code
+            for rounds in range(101, 111)
+        ]
+        assert made == [201] * 8 + [422] * 2
+        assert (await admin.patch("/users/user-101", json={"password_hash": _of_rounds(99)})).status_code == 200
+        assert (await admin.patch("/users/user-101", json={"password_hash": costly})).status_code == 422
+        assert (await admin.post("/users", json={"name": "eve", "password": "of-eve"})).status_code == 201
+        assert await comes_in(broker, "user-101", PASSWORD) == OK
 
 
 @pytest.mark.parametrize(
