@@ -113,7 +113,12 @@ class ExternalLogins:
                 [GroupProfiles(each.group, Admission(each.client_profile, each.acl_profile)) for each in asked.groups]
             ),
         )
-        return LdapBackend(directory, timeout_ms=asked.timeout_ms, concurrent_max=asked.max_concurrent_requests)
+        return LdapBackend(
+            directory,
+            timeout_ms=asked.timeout_ms,
+            concurrent_max=asked.max_concurrent_requests,
+            clock=self._runtime.clock,
+        )
 
     async def principal(self, login: Login) -> Principal | None:
         """Return who a client is by its backend, None if it is not let in. Raises BackendUnavailable.
@@ -123,14 +128,15 @@ class ExternalLogins:
         guarded = self._guarded
         if guarded is None:
             return None
-        admission = await guarded.admission(login)
+        granted = await guarded.granted(login)
         if self._guarded is not guarded:
             raise BackendUnavailable  # what it says holds no more, and the client may ask again
         if self._is_account(login.user_name):
             guarded.forget(login.user_name)
             return None
-        now_ms = self._runtime.clock.wall_ms()
-        if admission is None or not self._remember(login.user_name, Granted(admission, now_ms)):
+        if granted is None:
+            return None
+        if not self._has_newer(login.user_name, granted) and not self._remember(login.user_name, granted):
             return None
         return Principal(login.user_name)
 
@@ -150,8 +156,9 @@ class ExternalLogins:
             return True
         if self._guarded is None:
             return False
-        if user_name in self.usernames and self._answered_ms[user_name] >= granted.answered_ms:
+        if self._has_newer(user_name, granted):
             return True
+        self._guarded.learn(user_name, granted)
         return self._remember(user_name, granted)
 
     def forget(self, names: Iterable[str]) -> None:
@@ -213,6 +220,10 @@ class ExternalLogins:
             else:
                 self._remove(oldest)
         return True
+
+    def _has_newer(self, name: str, granted: Granted) -> bool:
+        """Return whether a newer answer about a name is known."""
+        return name in self.usernames and self._answered_ms[name] > granted.answered_ms
 
     def _is_account(self, name: str) -> bool:
         """Return whether the roster has an entry of this name that is not from here."""

@@ -60,7 +60,11 @@ class BackendFailed(Exception):
     """A backend gave no answer that could be used. The text is for the log."""
 
 
-Ask = Callable[[Login], Awaitable[Admission | None]]  # None: no. Raises BackendFailed
+class LoginFailed(Exception):
+    """A backend that works could not decide about one user. The text is for the log."""
+
+
+Ask = Callable[[Login], Awaitable[Admission | None]]  # None: no. Raises BackendFailed, LoginFailed
 
 
 @final
@@ -80,8 +84,8 @@ class GuardedBackend:
     ) -> None:
         """`remembered_ms`: how long a yes holds; 0: each login is asked about. `secret` keys the hashes of passwords.
 
-        `on_failure` is called with the reason when the backend has begun to fail, and with an empty text when it
-        answers again.
+        `on_failure` is called with the reason when the backend has begun to fail and when it cannot decide about one
+        user, and with an empty text when it answers again.
         """
         self.counts: dict[str, int] = {}
         self._ask = ask
@@ -96,11 +100,14 @@ class GuardedBackend:
         self._under_way_of: Counter[str] = Counter()  # the same, by network
         self._failures = 0  # in a row
         self._rests_until_ms = 0
-        self._remembered: OrderedDict[bytes, tuple[Admission, int, str]] = OrderedDict()  # by hash; with end and name
+        self._remembered: OrderedDict[bytes, tuple[Granted, int, str]] = OrderedDict()  # by hash; with end and name
         self._hashes: dict[str, set[bytes]] = {}  # of what is remembered, by name; all its answers are the same
 
-    async def admission(self, login: Login) -> Admission | None:
-        """Return what the backend grants a client, None if it says no. Raises BackendUnavailable."""
+    async def granted(self, login: Login) -> Granted | None:
+        """Return what the backend grants a client, None if it says no. Raises BackendUnavailable.
+
+        An answer that is remembered has the time at which it was given.
+        """
         key = self._key(login)
         known = self._remembered.get(key)
         if known is not None:
@@ -116,19 +123,26 @@ class GuardedBackend:
         asked = asyncio.ensure_future(self._in_turn(login))
         asked.add_done_callback(_retrieve)
         answer = await asked
-        if answer is not None and self._remembered_ms:
-            self._remember(login.user_name, key, answer)
-        return answer
+        if answer is None:
+            return None
+        granted = Granted(answer, self._clock.wall_ms())
+        if self._remembered_ms:
+            self._remember(login.user_name, key, granted)
+        return granted
 
     def forget(self, user_name: str) -> None:
         """Forget all answers about a name: it has other profiles by now, or is decided about elsewhere."""
         for key in self._hashes.pop(user_name, ()):
             del self._remembered[key]
 
-    def _remember(self, name: str, key: bytes, answer: Admission) -> None:
-        known = self._hashes.get(name)
-        if known is not None and self._remembered[next(iter(known))][0] != answer:
-            self.forget(name)  # else an older answer would bring back what a newer one has taken
+    def learn(self, user_name: str, granted: Granted) -> None:
+        """Forget answers about a name that differ from a newer one: an older answer would bring back what it took."""
+        known = self._hashes.get(user_name)
+        if known is not None and self._remembered[next(iter(known))][0].admission != granted.admission:
+            self.forget(user_name)
+
+    def _remember(self, name: str, key: bytes, answer: Granted) -> None:
+        self.learn(name, answer)
         if key in self._remembered:
             self._forget(key)
         if len(self._remembered) >= REMEMBERED_MAX:
@@ -178,10 +192,18 @@ class GuardedBackend:
         except BackendFailed as failure:
             self._failed(str(failure))
             raise BackendUnavailable from None
+        except LoginFailed as failure:
+            self._answered()
+            self._count(FAILED)
+            self._on_failure(str(failure))
+            raise BackendUnavailable from None
+        self._answered()
+        return answer
+
+    def _answered(self) -> None:
         if self._failures:
             self._failures, self._rests_until_ms = 0, 0
             self._on_failure("")
-        return answer
 
     def _failed(self, reason: str) -> None:
         self._count(FAILED)

@@ -9,6 +9,7 @@ ldap3 blocks, so each question runs in a thread. Connections are kept; each ques
 import asyncio
 import math
 import ssl
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,14 +21,20 @@ from ldap3.core.exceptions import LDAPException
 from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
-from sluicegate.protocols.security.backends import Admission, BackendFailed, Login
+from sluicegate.actors.runtime.clock import Clock
+from sluicegate.protocols.security.backends import Admission, BackendFailed, Login, LoginFailed
 
-ENTRIES_MAX: Final = 1_000  # groups of one user
+GROUPS_MAX: Final = 1_000  # of one user
+USER_NAME_BYTES_MAX: Final = 1_024  # directories close a connection with a request that is too long
 PASSWORD_BYTES_MAX: Final = 65_535
-SUCCESS: Final = 0
-# The results of a bind that are a no (RFC 4511, appendix A): of an unknown name, too, which is no fault.
-NO_SUCH_OBJECT, INVALID_DN_SYNTAX, INAPPROPRIATE_AUTHENTICATION, INVALID_CREDENTIALS = 32, 34, 48, 49
-NO: Final = (NO_SUCH_OBJECT, INVALID_DN_SYNTAX, INAPPROPRIATE_AUTHENTICATION, INVALID_CREDENTIALS)
+IDLE_MS_MAX: Final = (
+    60_000  # of a connection; firewalls forget older ones, and the first request would wait for nothing
+)
+SUCCESS, SIZE_LIMIT_EXCEEDED, NO_SUCH_OBJECT = 0, 4, 32  # RFC 4511, appendix A
+# The results of a bind that do not concern its user alone: operationsError, protocolError, timeLimitExceeded,
+# authMethodNotSupported, strongerAuthRequired, referral, confidentialityRequired, busy, unavailable, other. All others
+# are a no: directories have many of them for accounts that are locked, disabled or expired.
+FAULTS: Final = frozenset((1, 2, 3, 7, 8, 10, 13, 51, 52, 80))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,10 @@ class Directory:
     groups: tuple[GroupProfiles, ...]  # the first that fits holds; empty: all users are let in
 
 
+class _TooMany(Exception):
+    """A search found more entries than the directory lists."""
+
+
 class _CheckedTls(ldap3.Tls):
     """TLS as the standard library has it by default: 1.2 or later, with the name or address in the certificate checked.
 
@@ -76,10 +87,12 @@ class _CheckedTls(ldap3.Tls):
 class LdapBackend:
     """One directory that answers. As many connections as threads are kept."""
 
-    def __init__(self, directory: Directory, *, timeout_ms: int, concurrent_max: int) -> None:
+    def __init__(self, directory: Directory, *, timeout_ms: int, concurrent_max: int, clock: Clock) -> None:
         self._directory = directory
         self._timeout_s = timeout_ms / 1000
-        self._idle: list[ldap3.Connection] = []
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._idle: list[tuple[ldap3.Connection, int]] = []  # with the time since when; the newest last
         self._threads = ThreadPoolExecutor(concurrent_max, thread_name_prefix="ldap")
         self._is_closed = False
 
@@ -89,11 +102,15 @@ class LdapBackend:
             raise BackendFailed("it is asked no more")
         if not 0 < len(login.password) <= PASSWORD_BYTES_MAX or "\0" in login.user_name:
             return None
+        if len(login.user_name.encode()) > USER_NAME_BYTES_MAX:
+            return None
         try:
-            password = login.password.decode()
+            login.password.decode()
         except UnicodeDecodeError:  # RFC 4513, 5.1.3: passwords that are text are UTF-8
             return None
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, login.user_name, password)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._threads, self._answer, login.user_name, login.password
+        )
 
     async def close(self) -> None:
         """Close its connections; it is asked no more. Questions under way end by their deadlines."""
@@ -102,38 +119,52 @@ class LdapBackend:
         self._close_idle()
 
     def _close_idle(self) -> None:
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread has taken the last one
-                return
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection, _ in idle:
             _give_up(connection)
 
     # --- in a thread ---
 
-    def _answer(self, user_name: str, password: str) -> Admission | None:
+    def _answer(self, user_name: str, password: bytes) -> Admission | None:
         while True:
-            was_idle = bool(self._idle)
-            try:
-                connection = self._idle.pop() if was_idle else self._open()
-            except IndexError:  # another thread has taken the last one
-                continue
+            idle = self._take_idle()
+            connection = self._open() if idle is None else idle
             try:
                 answer = self._decide(connection, user_name, password)
+            except LoginFailed:
+                self._keep(connection)
+                raise
             except BackendFailed:
                 _give_up(connection)
                 raise
             except Exception as error:  # the library's own, and what odd answers make of it
                 _give_up(connection)
-                if was_idle:  # the directory may have closed it meanwhile, and the others too
+                if idle is not None:  # the directory may have closed it meanwhile, and the others too
                     self._close_idle()
                     continue
                 raise BackendFailed(f"{type(error).__name__}: {error}") from None
-            if self._is_closed:
-                _give_up(connection)
-            else:
-                self._idle.append(connection)
+            self._keep(connection)
             return answer
+
+    def _take_idle(self) -> ldap3.Connection | None:
+        """Return the connection that is idle for the shortest time, None if there is none. Close those that are old."""
+        since_ms = self._clock.now_ms() - IDLE_MS_MAX
+        with self._lock:
+            old = [connection for connection, idle_ms in self._idle if idle_ms <= since_ms]
+            self._idle = self._idle[len(old) :]
+            connection = self._idle.pop()[0] if self._idle else None
+        for each in old:
+            _give_up(each)
+        return connection
+
+    def _keep(self, connection: ldap3.Connection) -> None:
+        with self._lock:
+            is_kept = not self._is_closed
+            if is_kept:
+                self._idle.append((connection, self._clock.now_ms()))
+        if not is_kept:
+            _give_up(connection)
 
     def _open(self) -> ldap3.Connection:
         directory = self._directory
@@ -141,39 +172,38 @@ class LdapBackend:
             tls = _CheckedTls(directory.ca_file)
         except OSError as error:  # the file is gone
             raise BackendFailed(f"ca_file {str(directory.ca_file)!r}: {error}") from None
-        server = ldap3.Server(
-            directory.url,
-            tls=tls,
-            connect_timeout=self._timeout_s,
-            get_info=ldap3.NONE,
-        )
-        connection = ldap3.Connection(
-            server,
-            authentication=ldap3.ANONYMOUS,
-            receive_timeout=math.ceil(self._timeout_s),  # whole seconds; the gateway itself waits as long as is set
-            auto_referrals=False,
-            check_names=False,
-        )
+        connection: ldap3.Connection | None = None
         try:
+            server = ldap3.Server(directory.url, tls=tls, connect_timeout=self._timeout_s, get_info=ldap3.NONE)
+            connection = ldap3.Connection(
+                server,
+                authentication=ldap3.ANONYMOUS,
+                receive_timeout=math.ceil(self._timeout_s),  # whole seconds; the gateway itself waits as long as is set
+                auto_referrals=False,
+                check_names=False,
+            )
             connection.open()
             if directory.start_tls and not connection.start_tls():
                 raise BackendFailed("it refuses StartTLS")
-        except BackendFailed:
-            _give_up(connection)
-            raise
         except Exception as error:  # likewise
-            _give_up(connection)
+            if connection is not None:
+                _give_up(connection)
+            if isinstance(error, BackendFailed):
+                raise
             raise BackendFailed(f"{type(error).__name__}: {error}") from None
         return connection
 
-    def _decide(self, connection: ldap3.Connection, user_name: str, password: str) -> Admission | None:
+    def _decide(self, connection: ldap3.Connection, user_name: str, password: bytes) -> Admission | None:
         directory = self._directory
         if directory.user_dn:
             dn = directory.user_dn.replace("{username}", escape_rdn(user_name))
         else:
             self._bind_service(connection)
-            found = self._search(connection, directory.user_base, directory.user_filter, "", user_name)
-            if len(found) != 1:  # none, or it is not clear who is meant
+            try:
+                found = self._search(connection, directory.user_base, directory.user_filter, "", user_name)
+            except _TooMany:
+                return None  # it is not clear who is meant
+            if len(found) != 1:  # likewise, or there is none
                 return None
             (dn,) = found
         if not _binds(connection, dn, password):
@@ -182,7 +212,10 @@ class LdapBackend:
             return _admission(directory.groups, set())
         if directory.bind_dn:
             self._bind_service(connection)
-        groups = self._search(connection, directory.group_base, directory.group_filter, dn, user_name)
+        try:
+            groups = self._search(connection, directory.group_base, directory.group_filter, dn, user_name)
+        except _TooMany:
+            raise LoginFailed(f"it does not list all groups of {dn!r}: there are too many") from None
         return _admission(directory.groups, {_canonical(each) for each in groups})
 
     def _bind_service(self, connection: ldap3.Connection) -> None:
@@ -191,11 +224,16 @@ class LdapBackend:
             connection.authentication, connection.user, connection.password = ldap3.ANONYMOUS, None, None
             connection.bind()
             return
-        if not _binds(connection, directory.bind_dn, directory.bind_password):
-            raise BackendFailed(f"it refuses the service account {directory.bind_dn!r}")
+        result = _bind(connection, directory.bind_dn, directory.bind_password.encode())
+        if result != SUCCESS:
+            text = f"it refuses the service account {directory.bind_dn!r}: {connection.result['description']}"
+            raise BackendFailed(text)
 
     def _search(self, connection: ldap3.Connection, base: str, pattern: str, dn: str, user_name: str) -> list[str]:
-        """Return the names of the entries that a filter matches (RFC 4515: what is filled in is escaped)."""
+        """Return the names of the entries that a filter matches (RFC 4515: what is filled in is escaped).
+
+        Raises BackendFailed, and _TooMany where there are more than the directory lists.
+        """
         values = {"{dn}": escape_filter_chars(dn), "{username}": escape_filter_chars(user_name)}
         wanted = pattern
         if "{dn}" in pattern:
@@ -204,26 +242,37 @@ class LdapBackend:
             wanted += after.replace("{dn}", values["{dn}"]).replace("{username}", values["{username}"])
         else:
             wanted = pattern.replace("{username}", values["{username}"])
-        connection.search(base, wanted, attributes=[ldap3.NO_ATTRIBUTES], size_limit=ENTRIES_MAX)
+        connection.search(base, wanted, attributes=[ldap3.NO_ATTRIBUTES], size_limit=GROUPS_MAX)
         result = connection.result["result"]
         if result == NO_SUCH_OBJECT:
             return []
+        if result == SIZE_LIMIT_EXCEEDED:
+            raise _TooMany
         if result != SUCCESS:
             raise BackendFailed(f"it refuses a search below {base!r}: {connection.result['description']}")
         return [each["dn"] for each in connection.response or () if each["type"] == "searchResEntry"]
 
 
-def _binds(connection: ldap3.Connection, dn: str, password: str) -> bool:
-    """Return whether a simple bind succeeds. Raises BackendFailed where the answer is neither yes nor no."""
+def _binds(connection: ldap3.Connection, dn: str, password: bytes) -> bool:
+    """Return whether a user's bind succeeds. Raises BackendFailed where the answer is neither yes nor no."""
+    result = _bind(connection, dn, password)
+    if result in FAULTS:
+        raise BackendFailed(f"it answers a bind with {connection.result['description']}")
+    return result == SUCCESS
+
+
+def _bind(connection: ldap3.Connection, dn: str, password: bytes) -> int:
+    """Return the result code of a simple bind.
+
+    A text would be prepared with SASLprep, which refuses some (RFC 4013, 2.3): bytes are sent as they are.
+    """
     connection.user, connection.password = dn, password
     connection.authentication = ldap3.SIMPLE
-    connection.bind()
-    result = connection.result["result"]
-    if result == SUCCESS:
-        return True
-    if result in NO:
-        return False
-    raise BackendFailed(f"it answers a bind with {connection.result['description']}")
+    try:
+        connection.bind()
+    finally:
+        connection.password = connection.request = None  # a kept connection keeps no password
+    return int(connection.result["result"])
 
 
 def _admission(groups: tuple[GroupProfiles, ...], member_of: set[str]) -> Admission | None:

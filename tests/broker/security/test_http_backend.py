@@ -20,7 +20,7 @@ from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.security.backends import FAILURES_MAX, REST_MS, BackendFailed, Login
+from sluicegate.protocols.security.backends import FAILURES_MAX, REST_MS, Admission, BackendFailed, Granted, Login
 from sluicegate.protocols.security.http_backend import HttpBackend
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from support.broker.protocol_clients import OK, PROTOCOLS, Answer
@@ -309,6 +309,26 @@ async def test_a_newer_answer_about_a_name_replaces_all_that_are_remembered(tmp_
         assert await login(broker, password=b"second", client="other") == 0
         assert await denies_as_the_strict_profile(broker, b"first")
         assert broker.node.default.external.usernames["eve"].acl_profile == "strict"
+
+
+async def test_an_answer_that_is_remembered_is_as_old_as_it_is_and_gives_way_to_a_newer_one_of_another_broker(
+    tmp_path: Path,
+) -> None:
+    """Brokers of a machine tell each other what was granted, with the client that moves."""
+    strict = Admission("", "strict")
+    async with asking(tmp_path, *PROFILES, "authentication.http.cache_s=60") as (broker, server):
+        external = broker.node.default.external
+        assert await login(broker) == 0
+        first = external.granted("eve")
+        assert first is not None
+        assert await login(broker) == 0
+        assert external.granted("eve") == first
+        assert external.takes_over("eve", Granted(strict, first.answered_ms + 1))
+        assert external.takes_over("eve", first)
+        assert external.usernames["eve"].acl_profile == "strict"
+        server.body = DENY
+        assert await login(broker) == 0x86
+        assert len(server.requests) == 2
 
 
 async def test_a_yes_is_remembered_for_the_listener_that_was_told(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
+from sluicegate.protocols.security.backends import FAILURES_MAX
 from support.broker.protocol_clients import OK, PROTOCOLS
 from support.broker.running_broker import RunningBroker
 from support.network.certificates import Certificates, make_certificates
-from support.processes.slapd import SERVICE, SERVICE_PASSWORD, SUFFIX, Slapd
+from support.processes.slapd import RESULTS, SERVICE, SERVICE_PASSWORD, SUFFIX, Slapd
 
 RIGHT, WRONG, UNAVAILABLE = 0, 0x86, 0x88
 LDAP = "authentication.ldap."
@@ -137,6 +138,45 @@ async def test_a_directory_that_is_away_lets_nobody_in_until_it_is_back(
 async def test_a_wrong_password_of_the_service_account_is_no_answer(tmp_path: Path, certificates: Certificates) -> None:
     async with asking(tmp_path, certificates, *by_search(tmp_path, "wrong")) as (broker, _):
         assert await login(broker) == UNAVAILABLE
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_no_login_keeps_the_directory_from_those_of_others(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    """RFC 4013, 2.3 prohibits some characters of a password: what is sent is what the client has sent."""
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    passwords = (b"\x01", "\xad".encode(), "\u0221".encode(), b"\xff", b"x" * 65_535)
+    names = ("*" * 65_535, "*" * 1_024, "\ufdd0", "~=x")
+    async with asking(tmp_path, certificates, *settings) as (broker, _):
+        for number, password in enumerate(passwords):
+            assert await login(broker, f"user-{number}", password) == WRONG
+        for name in names:
+            assert await login(broker, name) == WRONG
+        assert await login(broker) == RIGHT
+        assert not {"failed", "not_asked"} & set(await outcomes(broker))
+
+
+@pytest.mark.parametrize("code", RESULTS)
+async def test_a_bind_that_a_directory_does_not_allow_its_user_is_a_no(
+    tmp_path: Path, certificates: Certificates, code: int
+) -> None:
+    """As unwillingToPerform (53) for an account that is locked. One that is busy (51) says neither yes nor no."""
+    expected = UNAVAILABLE if code in (3, 51, 52, 80) else WRONG
+    async with asking(tmp_path, certificates, f"{LDAP}user_dn=cn={{username}},ou=codes,{SUFFIX}") as (broker, _):
+        assert await login(broker, str(code)) == expected
+
+
+async def test_a_user_whose_groups_are_not_all_listed_holds_up_nobody_else(
+    tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    groups = (f"{LDAP}group_filter=(|(member={{dn}})(objectClass=*))", f"{LDAP}groups=[{{}}]")
+    async with asking(tmp_path, certificates, *TEMPLATE, f"{LDAP}group_base={SUFFIX}", *groups) as (broker, _):
+        for _ in range(FAILURES_MAX):
+            assert await login(broker, "limited") == UNAVAILABLE
+        assert "there are too many" in caplog.text
+        assert await login(broker) == RIGHT
+        assert await outcomes(broker) == {"failed": FAILURES_MAX, "allowed": 1}
 
 
 async def test_many_logins_at_once_share_a_few_connections(tmp_path: Path, certificates: Certificates) -> None:

@@ -1,4 +1,4 @@
-"""OpenLDAP's slapd for a test: a directory with two users and a group, over ldap with StartTLS and over ldaps."""
+"""OpenLDAP's slapd for a test: a directory with users and groups, over ldap with StartTLS and over ldaps."""
 
 import asyncio
 import subprocess
@@ -23,6 +23,7 @@ include {schemas}/cosine.schema
 include {schemas}/inetorgperson.schema
 modulepath {modules}
 moduleload back_mdb
+moduleload retcode
 pidfile {folder}/slapd.pid
 TLSCACertificateFile {authority}
 TLSCertificateFile {certificate}
@@ -33,9 +34,15 @@ suffix "{suffix}"
 rootdn "{service}"
 rootpw {password}
 directory {folder}/db
+limits dn.exact="uid=limited,ou=people,{suffix}" size=2
 access to attrs=userPassword by anonymous auth by * none
 access to * by * read
+overlay retcode
+retcode-parent "ou=codes,{suffix}"
+{codes}
 """
+
+RESULTS: Final = (3, 19, 48, 50, 51, 52, 53, 65, 80)  # codes; a bind as cn=CODE,ou=codes,dc=example has the result
 
 _ENTRIES: Final = r"""
 dn: dc=example
@@ -58,6 +65,13 @@ objectClass: inetOrgPerson
 uid: a,b(*)
 cn: Odd
 sn: Odd
+userPassword: secret
+
+dn: uid=limited,ou=people,dc=example
+objectClass: inetOrgPerson
+uid: limited
+cn: Limited
+sn: Limited
 userPassword: secret
 
 dn: cn=devices,dc=example
@@ -86,6 +100,7 @@ class Slapd:
             suffix=SUFFIX,
             service=SERVICE,
             password=SERVICE_PASSWORD,
+            codes="\n".join([f'retcode-item "cn={code}" {code:#x} op=bind' for code in RESULTS]),
         )
         (folder / "slapd.conf").write_text(configuration)
         (folder / "entries.ldif").write_text(_ENTRIES)

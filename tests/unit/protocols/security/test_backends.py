@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import BackendUnavailable
-from sluicegate.protocols.security.backends import NOT_ASKED, Admission, GuardedBackend, Login
+from sluicegate.protocols.security.backends import NOT_ASKED, Admission, Granted, GuardedBackend, Login
 from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX
 
 
@@ -44,17 +44,17 @@ def test_those_of_one_network_leave_room_for_others() -> None:
             on_failure=lambda _: None,
         )
         many = [
-            asyncio.ensure_future(guarded.admission(login(each, f"2001:db8::{each:x}")))
+            asyncio.ensure_future(guarded.granted(login(each, f"2001:db8::{each:x}")))
             for each in range(WAITING_OF_NETWORK_MAX)
         ]
         await asyncio.sleep(0)
         await asyncio.sleep(0)  # a question is a task that a task has begun
         with pytest.raises(BackendUnavailable):
-            await guarded.admission(login(9_999, "2001:db8::ffff"))
+            await guarded.granted(login(9_999, "2001:db8::ffff"))
         assert guarded.counts == {NOT_ASKED: 1}
-        other = asyncio.ensure_future(guarded.admission(login(1, "2001:db8:0:1::1")))
+        other = asyncio.ensure_future(guarded.granted(login(1, "2001:db8:0:1::1")))
         answers.set()
-        assert await asyncio.gather(other, *many) == [Admission()] * (1 + len(many))
-        assert await guarded.admission(login(9_999, "2001:db8::ffff")) == Admission()
+        assert await asyncio.gather(other, *many) == [Granted(Admission(), 0)] * (1 + len(many))
+        assert await guarded.granted(login(9_999, "2001:db8::ffff")) == Granted(Admission(), 0)
 
     asyncio.run(asyncio.wait_for(story(), 60))
