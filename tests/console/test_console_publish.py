@@ -108,7 +108,7 @@ def test_a_message_is_published_and_seen_by_who_watches(page: Page, running: Gat
     expect(seen).to_contain_text("7b 22 6e")
     seen.click()
     details = page.locator(".details")
-    for said in ("Property amount12", "Property rushTrue", "Content typetext/x", "Publisheradmin"):
+    for said in ("Property amount12", "Property rushtrue", "Content typetext/x", "Publisheradmin"):
         expect(details).to_contain_text(said)
     page.keyboard.press("Escape")
     expect(details).to_be_hidden()

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Final
 
-from sluicegate.gateway.operations.queues.message_views import correlation_text
 from sluicegate.gateway.views.clients.retained import (
     RetainedContentView,
     RetainedMessagesView,
@@ -12,6 +11,7 @@ from sluicegate.gateway.views.clients.retained import (
     whole_payload,
 )
 from sluicegate.gateway.views.errors import Refused
+from sluicegate.gateway.views.queues.messages import PropertiesPreview
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -60,22 +60,23 @@ def retained_view(message: RetainedMessage) -> RetainedMessageView:
         publisher=batch.publisher,
         published_ms=batch.received_ms,
         expires_ms=None if headers is None else headers.expires_at_ms or None,
-        content_type=None if headers is None else headers.content_type,
+        content_type=None if headers is None else PropertiesPreview().text(headers.content_type),
     )
 
 
 def content_view(message: RetainedMessage) -> RetainedContentView:
-    """Return a retained message with its payload."""
+    """Return a retained message with its payload, and the beginning of its properties."""
+    preview = PropertiesPreview()
     headers = message.batch.headers_of(0)
     payload, encoding = whole_payload(message.batch.payloads()[0])
-    properties = [] if headers is None else headers.user_properties or []
     return RetainedContentView(
         message=retained_view(message),
         payload=payload,
         payload_encoding=encoding,
-        correlation_id=correlation_text(headers),
-        reply_to=None if headers is None else headers.reply_to,
-        user_properties=tuple((name, str(value)) for name, value in properties),
+        correlation_id=None if headers is None else preview.correlation(headers.correlation),
+        reply_to=None if headers is None else preview.text(headers.reply_to),
+        user_properties=() if headers is None else preview.user_properties(headers.user_properties),
+        properties_truncated=preview.truncated,
     )
 
 

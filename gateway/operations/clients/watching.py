@@ -14,10 +14,9 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.operations.queues.message_views import correlation_text
 from sluicegate.gateway.views.clients.messaging import WatchedMessageView
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.queues.messages import payload_preview
+from sluicegate.gateway.views.queues.messages import PropertiesPreview, payload_preview
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, Subscriber
@@ -113,7 +112,7 @@ async def _messages(node: Node, vpn: MessageVpn, topic_filter: TopicFilter) -> A
 def _view(batch: MessageBatch, row: int, payload: bytes, dropped_count: int) -> WatchedMessageView:
     headers = batch.headers_of(row)
     text, encoding, truncated = payload_preview(payload)
-    properties = [] if headers is None else headers.user_properties or []
+    preview = PropertiesPreview()
     return WatchedMessageView(
         topic=batch.topic_of(row),
         publisher=batch.publisher,
@@ -121,10 +120,11 @@ def _view(batch: MessageBatch, row: int, payload: bytes, dropped_count: int) -> 
         qos=batch.qos,
         retain=batch.retain,
         key=None if headers is None else headers.partition_key,
-        content_type=None if headers is None else headers.content_type,
-        reply_to=None if headers is None else headers.reply_to,
-        correlation_id=correlation_text(headers),
-        properties=tuple((name, str(value)) for name, value in properties),
+        content_type=None if headers is None else preview.text(headers.content_type),
+        reply_to=None if headers is None else preview.text(headers.reply_to),
+        correlation_id=None if headers is None else preview.correlation(headers.correlation),
+        properties=() if headers is None else preview.user_properties(headers.user_properties),
+        properties_truncated=preview.truncated,
         size_bytes=len(payload),
         payload=text,
         payload_encoding=encoding,

@@ -7,8 +7,8 @@ from sluicegate.gateway.views.queues.messages import (
     DeathView,
     MessagePropertiesView,
     MessageView,
+    PropertiesPreview,
     payload_preview,
-    properties_preview,
 )
 from sluicegate.messaging.message.headers import REPLY_TO_GROUP_ID, USER_ID, DeadLetter, Headers, NativeFields
 from sluicegate.messaging.message.keys import KeySource, key_in
@@ -43,35 +43,25 @@ def message_view(
 
 
 def _properties_view(headers: Headers, natives: Mapping[int, NativeFields]) -> MessagePropertiesView:
-    properties, truncated = properties_preview(headers.user_properties or ())
+    preview = PropertiesPreview()
+    native = natives.get(headers.native_format)
+    user_id = None if native is None else native.field(headers.native, USER_ID)
+    group_id = None if native is None else native.field(headers.native, REPLY_TO_GROUP_ID)
     return MessagePropertiesView(
         priority=headers.priority,
         expires_ms=headers.expires_at_ms or None,
         not_before_ms=headers.not_before_ms or None,
-        content_type=headers.content_type,
-        message_id=headers.message_id,
-        correlation_id=correlation_text(headers),
-        reply_to=headers.reply_to,
+        content_type=preview.text(headers.content_type),
+        message_id=preview.text(headers.message_id),
+        correlation_id=preview.correlation(headers.correlation),
+        reply_to=preview.text(headers.reply_to),
         sent_ms=headers.timestamp_ms or None,
         dmq_eligible=headers.dmq_eligible,
-        user_id=_native_text(headers, USER_ID, natives),
-        reply_to_group_id=_native_text(headers, REPLY_TO_GROUP_ID, natives),
-        user_properties=properties,
-        user_properties_truncated=truncated,
+        user_id=preview.text(user_id),
+        reply_to_group_id=preview.text(group_id),
+        user_properties=preview.user_properties(headers.user_properties),
+        truncated=preview.truncated,
     )
-
-
-def _native_text(headers: Headers, name: str, natives: Mapping[int, NativeFields]) -> str | None:
-    reader = natives.get(headers.native_format)
-    value = None if reader is None else reader.field(headers.native, name)
-    return None if value is None else str(value)
-
-
-def correlation_text(headers: Headers | None) -> str | None:
-    """Return the correlation data, which may be any bytes, as text."""
-    if headers is None or headers.correlation is None:
-        return None
-    return headers.correlation.decode(errors="backslashreplace")
 
 
 def _death_view(dead: DeadLetter) -> DeathView:

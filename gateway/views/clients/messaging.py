@@ -92,7 +92,7 @@ class PublishedView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedMessageView:
-    """A message on a topic that an operator watches, with the beginning of its payload."""
+    """A message on a topic that an operator watches, with the beginning of its payload and its properties."""
 
     topic: str
     publisher: str  # the client; empty: unknown
@@ -104,6 +104,7 @@ class WatchedMessageView:
     reply_to: str | None
     correlation_id: str | None
     properties: tuple[tuple[str, str], ...]
+    properties_truncated: bool  # one of the texts is cut, or properties are left out
     size_bytes: int  # of the whole payload
     payload: str
     payload_encoding: Literal["text", "base64"]

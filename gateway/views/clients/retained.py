@@ -31,7 +31,7 @@ class RetainedMessagesView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedContentView:
-    """A retained message with its payload and its properties."""
+    """A retained message with its payload, and the beginning of its properties."""
 
     message: RetainedMessageView
     payload: str
@@ -39,6 +39,7 @@ class RetainedContentView:
     correlation_id: str | None
     reply_to: str | None
     user_properties: tuple[tuple[str, str], ...]  # in the publisher's order, names may repeat
+    properties_truncated: bool = False  # one of these texts is cut, or user properties are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sluicegate.messaging.message.headers import PRIORITY_DEFAULT
+from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, UserPropertyValue
 
 PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
 PROPERTIES_CHARS_MAX: Final = 4096  # of names and values of the user properties of one message
+TEXT_CHARS_MAX: Final = 1024  # of each other property: in AMQP and the flow protocol they may have megabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class DeathView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePropertiesView:
-    """What a message carries beside topic, key and payload, under one name for all protocols."""
+    """What a message carries beside topic, key and payload, under one name for all protocols. Long texts are cut."""
 
     priority: int = PRIORITY_DEFAULT  # 0 to 9
     expires_ms: int | None = None  # wall clock; None: never
@@ -41,7 +42,7 @@ class MessagePropertiesView:
     user_id: str | None = None  # AMQP: user-id
     reply_to_group_id: str | None = None  # AMQP: reply-to-group-id
     user_properties: tuple[tuple[str, str], ...] = ()  # in the publisher's order, names may repeat
-    user_properties_truncated: bool = False
+    truncated: bool = False  # a text is cut, or user properties are left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,19 +107,59 @@ class RedriveView:
     failure: str = ""
 
 
-def properties_preview(properties: Iterable[tuple[str, object]]) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """Return the first user properties as texts, and whether others or parts of them are missing."""
-    shown: list[tuple[str, str]] = []
-    left = PROPERTIES_CHARS_MAX
-    for name, value in properties:
+class PropertiesPreview:
+    """Makes texts of the properties of one message. No more of a value is converted than is shown of it."""
+
+    def __init__(self) -> None:
+        self.truncated = False  # a text was cut, or user properties were left out
+
+    def text(self, value: UserPropertyValue) -> str | None:
+        """Return the beginning of a value as text; None: the message has none."""
+        if value is None:
+            return None
+        text, is_cut = value_text(value, TEXT_CHARS_MAX)
+        self.truncated = self.truncated or is_cut
+        return text
+
+    def correlation(self, data: bytes | None) -> str | None:
+        """Return the beginning of the correlation data, which may be any bytes, as text."""
+        if data is None:
+            return None
+        self.truncated = self.truncated or len(data) > TEXT_CHARS_MAX
+        return self.text(data[:TEXT_CHARS_MAX].decode(errors="backslashreplace"))
+
+    def user_properties(
+        self, properties: Iterable[tuple[str, UserPropertyValue]] | None
+    ) -> tuple[tuple[str, str], ...]:
+        """Return the first user properties, `PROPERTIES_CHARS_MAX` characters of them."""
+        shown: list[tuple[str, str]] = []
+        left = PROPERTIES_CHARS_MAX
+        for name, value in properties or ():
+            text, is_cut = value_text(value, max(0, left - len(name)))
+            if is_cut or len(name) > left:
+                if len(name) < left:
+                    shown.append((name, text))
+                self.truncated = True
+                break
+            shown.append((name, text))
+            left -= len(name) + len(text)
+        return tuple(shown)
+
+
+def value_text(value: UserPropertyValue, chars_max: int) -> tuple[str, bool]:
+    """Return the beginning of a property's value as text, and whether there is more of it.
+
+    Bytes are shown in hexadecimal digits, truth as `true` or `false`, and no value as an empty text.
+    """
+    if value is None:
+        return "", False
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, bytes):
+        text = value[: chars_max // 2 + 1].hex()
+    else:
         text = str(value)
-        if len(name) + len(text) > left:
-            if len(name) < left:
-                shown.append((name, text[: left - len(name)]))
-            return tuple(shown), True
-        shown.append((name, text))
-        left -= len(name) + len(text)
-    return tuple(shown), False
+    return text[:chars_max], len(text) > chars_max
 
 
 def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:

@@ -35,13 +35,15 @@ class AmqpFields(NativeFields):
     """
 
     def __init__(self) -> None:
-        self._native = b""  # whose the rest is
+        self._properties_of = b""  # whose the properties are
         self._properties: list[UserPropertyValue] = []
+        self._annotations_of = b""
         self._annotations: dict[str, UserPropertyValue] = {}
 
     def field(self, native: bytes, name: str) -> UserPropertyValue:
         """Return a field of the properties section; a user-id as text, where it is text."""
-        self._read(native)
+        if native is not self._properties_of:
+            self._read_properties(native)
         place = _PLACES[name]
         value = self._properties[place] if place < len(self._properties) else None
         return _as_text(value) if name == USER_ID and isinstance(value, bytes) else value
@@ -52,7 +54,8 @@ class AmqpFields(NativeFields):
 
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a message annotation."""
-        self._read(native)
+        if native is not self._annotations_of:
+            self._read_annotations(native)
         return self._annotations.get(key)
 
     def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
@@ -62,19 +65,22 @@ class AmqpFields(NativeFields):
         annotated = with_annotations(travels, encode(AmqpMap([(Symbol(key), value)])))
         return native[:at] + annotated + native[at + len(travels) :]
 
-    def _read(self, native: bytes) -> None:
-        if native is self._native:
-            return
+    def _read_properties(self, native: bytes) -> None:
         travels = native_travels(native)
-        sections = find_sections(travels)
-        self._native = native
+        at = find_sections(travels).properties_at
+        self._properties_of = native
         self._properties = []
-        self._annotations = {}
-        if sections.properties_at != NOWHERE:
-            items, _ = decode_list(travels, sections.properties_at, len(travels))
+        if at != NOWHERE:
+            items, _ = decode_list(travels, at, len(travels))
             self._properties = [user_value(item) for item in items]
-        if sections.annotations_at != NOWHERE:
-            annotations, _ = decode(travels, sections.annotations_at, len(travels))
+
+    def _read_annotations(self, native: bytes) -> None:
+        travels = native_travels(native)
+        at = find_sections(travels).annotations_at
+        self._annotations_of = native
+        self._annotations = {}
+        if at != NOWHERE:
+            annotations, _ = decode(travels, at, len(travels))
             assert isinstance(annotations, AmqpMap), "it was checked when the message came"
             for key, value in annotations.pairs:
                 if isinstance(key, Symbol):

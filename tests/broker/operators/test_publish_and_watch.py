@@ -42,7 +42,7 @@ async def test_a_published_message_reaches_queue_and_watch_with_all_it_has(broke
     assert (seen.topic, seen.publisher, seen.key, seen.qos) == ("orders/eu", "admin", "k", 1)
     assert (seen.reply_to, seen.correlation_id, seen.content_type) == ("answers", "c-1", "application/json")
     assert (seen.payload, seen.size_bytes, seen.dropped_count) == ('{"n": 1}', 8, 0)
-    assert dict(seen.properties) == {"amount": "12", "rush": "True"}
+    assert dict(seen.properties) == {"amount": "12", "rush": "true"}
     await watch.end()
 
 

@@ -300,6 +300,7 @@ function contents(message) {
     ["Size", `${count(message.size_bytes)} B`],
     ...message.properties.map(([name, value]) => [`Property ${name}`, value]),
   ];
+  const cut = message.properties_truncated ? h("p", { class: "quiet" }, "Of the properties the beginning is shown.") : "";
   const note = message.payload_truncated ? h("p", { class: "quiet" }, "The beginning of the payload:") : "";
-  return [h("h2", {}, message.topic), facts(pairs, { many: true }), note, payloadView(message.payload, message.payload_encoding)];
+  return [h("h2", {}, message.topic), facts(pairs, { many: true }), cut, note, payloadView(message.payload, message.payload_encoding)];
 }

@@ -86,6 +86,8 @@ def show(
     given = (("content type", message.content_type), ("reply to", view.reply_to), ("correlation", view.correlation_id))
     rows += [(name, value) for name, value in given if value is not None]
     rows += [(f"property {name}", value) for name, value in view.user_properties]
+    if view.properties_truncated:
+        rows.append(("", "of the properties the beginning is shown"))
     how = "" if view.payload_encoding == "text" else ", in base64"
     print_table(("", ""), [*rows, (f"payload ({message.size_bytes} bytes{how})", view.payload)])
 

@@ -17,6 +17,7 @@ from sluicegate.protocols.amqp.codec.sections import (
 from sluicegate.protocols.amqp.messages.decode import read_message
 from sluicegate.protocols.amqp.messages.selector_fields import AmqpFields
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint
 
 WALL_MS: Final = 1_700_000_000_000
@@ -125,3 +126,14 @@ def test_a_message_that_is_asked_for_many_names_is_read_once() -> None:
     assert fields.annotation(first.native, "x-opt-site") is read
     assert fields.field(first.native, SUBJECT) is subject
     assert fields.annotation(second.native, "x-opt-site") is not read
+
+
+def test_who_asks_for_a_property_does_not_wait_for_annotations() -> None:
+    """They may have megabytes. These cannot be decoded, which no message that was taken has."""
+    headers = batch(ANNOTATIONS + PROPERTIES_SECTION + BODY).headers_of(0)
+    assert headers is not None
+    broken = headers.native.replace(encode("north"), b"\x3f" + encode("north")[1:])
+
+    assert AmqpFields().field(broken, SUBJECT) == "order"
+    with pytest.raises(DecodeError):
+        AmqpFields().annotation(broken, "x-opt-site")

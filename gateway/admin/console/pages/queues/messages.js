@@ -270,9 +270,9 @@ function deathLines(dead) {
   return lines;
 }
 
-function userProperties({ user_properties: pairs, user_properties_truncated: isCut }) {
-  const title = h("h3", {}, `User properties${isCut ? ", their beginning" : ""}`);
-  return [title, pairs.length ? facts(pairs) : h("p", { class: "quiet" }, "None.")];
+function userProperties({ user_properties: pairs, truncated: isCut }) {
+  const note = isCut ? h("p", { class: "quiet" }, "Of the properties of this message the beginning is shown.") : "";
+  return [h("h3", {}, "User properties"), pairs.length ? facts(pairs) : h("p", { class: "quiet" }, "None."), note];
 }
 
 /** Ask for confirmation or a target queue, and delete, move or copy these messages. */
