@@ -24,6 +24,7 @@ from sluicegate.gateway.operations.clients.subscriptions import (
     options_in,
     rows_of,
     rows_of_client,
+    selectors_in,
 )
 from sluicegate.gateway.operations.clients.watching import watch_topics, watched_filter
 from sluicegate.gateway.operations.publishing import publish_message
@@ -40,6 +41,7 @@ from sluicegate.gateway.views.clients.sessions import MqttSessionsView, MqttSess
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.errors import ClientNotFound, Refused, RetainedMessageNotFound, SessionNotFound
 from sluicegate.messaging.queues.definition import is_named
+from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.mqtt.session.messages import EndSession
 from sluicegate.protocols.mqtt.session.session import Session
 
@@ -88,13 +90,16 @@ class ClientOperations:
     async def client_subscriptions(self, name: str, question: SubscriptionsQuery) -> ClientSubscriptionsView:
         """Return a page of the subscriptions of a client."""
         session = self._vpn.session_directory().session_of(name)
-        if session is None and not wanted_clients(self._node, self._vpn.name, ClientQuery(names=(name,))):
+        connected = wanted_clients(self._node, self._vpn.name, ClientQuery(names=(name,)))
+        if session is None and not connected:
             raise ClientNotFound(name)
         handles = await self._queues_of({name})
         queues = [each.target for each in handles if not (is_named(each.name) or each.kind == SHARED)]
-        count, rows = rows_of_client(session, queues, question)
-        options = options_in(session)
-        found = tuple(client_subscription(row, options) for row in rows)
+        flow_connections = [each.connection for each in connected if isinstance(each.connection, FlowConnection)]
+        made = [one for each in flow_connections for one in each.subscriptions.by_text.values()]
+        count, rows = rows_of_client(session, queues, made, question)
+        options, selectors = options_in(session), selectors_in(made)
+        found = tuple(client_subscription(row, options, selectors) for row in rows)
         return ClientSubscriptionsView(client=name, total_count=count, subscriptions=found)
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:

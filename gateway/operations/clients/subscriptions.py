@@ -20,12 +20,20 @@ from sluicegate.messaging.routing.destinations import (
     DELIVER_ALWAYS,
     Destination,
     QueueTarget,
-    ShareGroup,
     Subscriber,
     Subscription,
 )
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.syntax import NO_EXPORT, Syntax, TopicFilter, filter_of, matches, parse_shared
+from sluicegate.messaging.topics.syntax import (
+    NO_EXPORT,
+    SharedFilter,
+    Syntax,
+    TopicFilter,
+    filter_of,
+    matches,
+    parse_shared,
+)
+from sluicegate.protocols.flow.datapath.subscribing import MadeSubscription
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 
@@ -58,16 +66,16 @@ def _rows_of_one(text: str, found: Destination) -> list[Row]:
     if isinstance(found, QueueTarget):
         priorities = found.priorities or (DELIVER_ALWAYS,)
         return [(found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT) for priority in priorities]
-    shared = _shared_text(found, text)
+    shared = _shared_text(found.name, found.key[1])
     rows = [_of_member(member, shared) for member in found.members.values()]
     if found.queue is not None:
         rows.append(_of_queue(found.queue, shared))
     return rows
 
 
-def _shared_text(group: ShareGroup, text: str) -> str:
-    shared = f"{SHARE}{group.name}/{text.removeprefix(NO_EXPORT)}"
-    return NO_EXPORT + shared if group.key[1].is_local else shared
+def _shared_text(share_name: str, topic_filter: TopicFilter) -> str:
+    shared = f"{SHARE}{share_name}/{_shown(topic_filter).removeprefix(NO_EXPORT)}"
+    return NO_EXPORT + shared if topic_filter.is_local else shared
 
 
 def _of_member(member: Subscriber, shared: str) -> Row:
@@ -79,12 +87,16 @@ def _exceptions_of(target: QueueTarget) -> list[Row]:
 
 
 def rows_of_client(
-    session: Session | None, queues: Iterable[QueueTarget], question: SubscriptionsQuery
+    session: Session | None,
+    queues: Iterable[QueueTarget],
+    made: Iterable[MadeSubscription],
+    question: SubscriptionsQuery,
 ) -> tuple[int, list[Row]]:
     """Return how many subscriptions of a client match a query, and the page of them, by subscription.
 
-    `queues` are those that collect messages for this client alone: their subscriptions are its own. Those of others,
-    of which a message VPN may have a million, are not looked at.
+    `made` are those of its connections in the flow protocol. `queues` are those that collect messages for this client
+    alone: their subscriptions are its own. Those of others, of which a message VPN may have a million, are not looked
+    at.
     """
     rows: list[Row] = []
     for target in queues:
@@ -93,6 +105,8 @@ def rows_of_client(
         rows += _exceptions_of(target)
     if session is not None and session.subscriber is not None:
         rows += _rows_of_session(session, session.subscriber)
+    for each in made:
+        rows += _rows_of_made(each)
     text = name_pattern(question.topic_str)
     chosen = sorted([row for row in rows if text.fullmatch(row[1])], key=lambda row: row[1:])
     return len(chosen), chosen[question.after : question.after + question.limit]
@@ -105,8 +119,17 @@ def _rows_of_session(session: Session, subscriber: Subscriber) -> list[Row]:
         subscription = Subscription(subscriber, granted.qos, granted.selector, priorities)
         rows += _rows_of_one(_shown(granted.topic_filter), subscription)
     for group in subscriber.groups or ():
-        rows.append(_of_member(subscriber, _shared_text(group, _shown(group.key[1]))))
+        rows.append(_of_member(subscriber, _shared_text(group.name, group.key[1])))
     return rows
+
+
+def _rows_of_made(made: MadeSubscription) -> list[Row]:
+    found, subscription = made
+    if isinstance(found, SharedFilter):
+        return [_of_member(subscription.subscriber, _shared_text(found.share_name, found.filter))]
+    if found.is_everything():
+        subscription = Subscription(subscription.subscriber, subscription.qos, None, (DELIVER_ALWAYS,))
+    return _rows_of_one(_shown(found), subscription)
 
 
 def _shown(topic_filter: TopicFilter) -> str:
@@ -118,28 +141,44 @@ def _shown(topic_filter: TopicFilter) -> str:
 Options = GrantedSubscription | ExtraSubscription  # of a subscription of MQTT
 
 
-def options_in(session: Session | None) -> dict[tuple[str, str], Options]:
-    """Return the options of the subscriptions of a session, by share name (empty: none) and filter."""
-    options: dict[tuple[str, str], Options] = {}
-    if session is not None:
+Place = tuple[str, str, str]  # whose subscription it is, share name (empty: none), filter
+
+
+def options_in(session: Session | None) -> dict[Place, Options]:
+    """Return the options of the subscriptions of a session."""
+    options: dict[Place, Options] = {}
+    if session is not None and session.subscriber is not None:
+        client = session.subscriber.client
         for granted in session.table.by_filter.values():
-            options["", granted.topic_filter.text] = granted
+            options[client, "", granted.topic_filter.text] = granted
         for extra in session.shares.values():
             shared = parse_shared(extra.filter_text, Syntax.MQTT)
             assert shared is not None, "only valid filters are kept"
-            options[shared.share_name, shared.filter.text] = extra
+            options[client, shared.share_name, shared.filter.text] = extra
     return options
 
 
-def client_subscription(row: Row, options: Mapping[tuple[str, str], Options]) -> ClientSubscriptionView:
-    """Return a subscription of a client, with the options that its MQTT session has for it."""
+def selectors_in(made: Iterable[MadeSubscription]) -> dict[Place, str]:
+    """Return the selectors of subscriptions in the flow protocol. Shared ones have none."""
+    found = {}
+    for topic_filter, subscription in made:
+        if subscription.selector is not None and isinstance(topic_filter, TopicFilter):
+            found[subscription.subscriber.client, "", _shown(topic_filter)] = subscription.selector.text
+    return found
+
+
+def client_subscription(
+    row: Row, options: Mapping[Place, Options], selectors: Mapping[Place, str]
+) -> ClientSubscriptionView:
+    """Return a subscription of a client, with the options that its MQTT session has for it, or its selector."""
     destination, text, priority, destination_type, _ = row
     prefix = NO_EXPORT if text.startswith(NO_EXPORT) else ""
     share_name, topic = "", text
     if text.startswith(prefix + SHARE):
         share_name, _, topic = text[len(prefix + SHARE) :].partition("/")
         topic = prefix + topic
-    known = options.get((share_name, topic)) if destination_type is DestinationType.CLIENT else None
+    place = (destination, share_name, topic)
+    known = options.get(place) if destination_type is DestinationType.CLIENT else None
     granted = known if isinstance(known, GrantedSubscription) else None
     return ClientSubscriptionView(
         subscription=text,
@@ -152,7 +191,7 @@ def client_subscription(row: Row, options: Mapping[tuple[str, str], Options]) ->
         retain_as_published=None if known is None else known.retain_as_published,
         retain_handling=None if granted is None else granted.retain_handling,
         identifier=(known.identifier or None) if known is not None else None,
-        selector=known.selector.text if known is not None and known.selector is not None else None,
+        selector=known.selector.text if known is not None and known.selector is not None else selectors.get(place),
     )
 
 

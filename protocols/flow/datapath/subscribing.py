@@ -5,14 +5,14 @@ subscriptions. If the client does not read, its publishers are held up for a whi
 in every protocol.
 """
 
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from sluicegate.actors.messages.data import SharedDirect
 from sluicegate.actors.messages.router import LeaveGroup, RemoveSubscription
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED
-from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import (
     SharedFilter,
@@ -24,6 +24,13 @@ from sluicegate.protocols.flow.codec.frame import SESSION
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
 
 DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow clients
+
+
+class MadeSubscription(NamedTuple):
+    """A subscription of one connection."""
+
+    filter: TopicFilter | SharedFilter
+    subscription: Subscription
 
 
 @final
@@ -43,7 +50,7 @@ class Subscriptions:
         self.write_control = WriteControl(
             cell, counters, buffer_bytes_max=buffer_bytes_max, slow_subscriber_stall_ms=slow_subscriber_stall_ms
         )
-        self.filters: dict[str, TopicFilter | SharedFilter] = {}
+        self.by_text: dict[str, MadeSubscription] = {}
         self.unanswered_count = 0  # requests
         self._cell = cell
         self._space = space
@@ -69,16 +76,16 @@ class Subscriptions:
         if subscriber is None:
             return
         subscriber.address = subscriber.pressure = None
-        for found in self.filters.values():
-            router.inbox.post(end_of(found, subscriber))
-        self.filters.clear()
+        for made in self.by_text.values():
+            router.inbox.post(end_of(made.filter, subscriber))
+        self.by_text.clear()
 
     # --- direct messages ---
 
     def receive(self, message: MessageBatch | SharedDirect, wall_ms: int) -> bytes:
         """Return the frames for a direct batch, and count its messages; none when the client has too much unread."""
         batch = message.batch if isinstance(message, SharedDirect) else message
-        if not self.filters or self.write_control.drops_direct(batch.count):
+        if not self.by_text or self.write_control.drops_direct(batch.count):
             return b""
         encoded, expired_count = encode_direct(batch, wall_ms)
         sent_count = batch.count - expired_count

@@ -7,13 +7,13 @@ from sluicegate.actors.messages.router import AddSubscription, AwaitNeighbors, G
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
-from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.topics.syntax import TopicError, parse_shared, parse_subscription, syntax_of
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frame import SESSION, SUBSCRIBE
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
-from sluicegate.protocols.flow.datapath.subscribing import end_of
+from sluicegate.protocols.flow.datapath.subscribing import MadeSubscription, end_of
 from sluicegate.protocols.flow.peer import FlowPeer
 
 
@@ -47,12 +47,12 @@ async def _carry_out(peer: FlowPeer, request: Subscribe) -> None:
 
 
 async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
-    services, rights, filters = peer.services, peer.identity.rights, peer.subscriptions.filters
+    services, rights, by_text = peer.services, peer.identity.rights, peer.subscriptions.by_text
     text = request.topic_filter
     selector = services.selectors.compile(request.selector) if request.selector.strip() else None
     priorities = priorities_of(list(request.priorities))
-    is_new = text not in filters
-    count = len(filters) - (not is_new)
+    is_new = text not in by_text
+    count = len(by_text) - (not is_new)
     shared = parse_shared(text)
     if shared is not None:
         if selector is not None or priorities:
@@ -60,8 +60,9 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
             raise TopicError("a selector or priority of a group", text=text, level=None, allowed=allowed)
         rights.check_share(shared.share_name)
         rights.check_subscription(shared.filter, count, is_new=is_new, share_name=shared.share_name)
-        filters[text] = shared
-        join = JoinGroup(_subscriber(peer), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
+        subscriber = _subscriber(peer)
+        by_text[text] = MadeSubscription(shared, Subscription(subscriber, AT_MOST_ONCE))
+        join = JoinGroup(subscriber, shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
         joined: GroupJoined = await services.router.ask(join)
         if joined.travels:
             await services.router.ask(AwaitNeighbors())
@@ -69,10 +70,11 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
     topic_filter = parse_subscription(text, syntax_of(text))
     selects = "" if selector is None else selector.text
     rights.check_subscription(topic_filter, count, is_new=is_new, selector=selects)
-    filters[text] = topic_filter
+    subscriber = _subscriber(peer)
+    by_text[text] = MadeSubscription(topic_filter, Subscription(subscriber, AT_MOST_ONCE, selector, priorities))
     added: SubscriptionAdded = await services.router.ask(
         AddSubscription(
-            _subscriber(peer),
+            subscriber,
             topic_filter,
             AT_MOST_ONCE,
             retained_if_new=False,
@@ -86,9 +88,9 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
 
 
 async def _unsubscribe(peer: FlowPeer, text: str) -> None:
-    found = peer.subscriptions.filters.pop(text, None)
-    if found is not None:
-        await peer.services.router.ask(end_of(found, _subscriber(peer)))
+    made = peer.subscriptions.by_text.pop(text, None)
+    if made is not None:
+        await peer.services.router.ask(end_of(made.filter, made.subscription.subscriber))
 
 
 def _subscriber(peer: FlowPeer) -> Subscriber:

@@ -10,11 +10,13 @@ from sluicegate.gateway.views.clients.retained import RetainedQuery
 from sluicegate.gateway.views.clients.sessions import SessionQuery
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from sluicegate.gateway.views.errors import ClientNotFound, Refused, RetainedMessageNotFound, SessionNotFound
+from sluicegate.protocols.amqp.codec.termini import Source
+from sluicegate.protocols.flow.codec import frame as frames
 from support.amqp.client import AmqpClients, body
 from support.broker.inside_client import until
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
-from support.flow.client import FlowClient
+from support.flow.client import FlowClient, subscribes
 
 EXPIRY = mqtt.session_expiry(3600)
 
@@ -136,6 +138,35 @@ async def test_a_publisher_of_the_flow_protocol_is_shown(broker: RunningBroker) 
     assert connection.flow is not None
     (publisher,) = connection.flow.publishers
     assert (publisher.name, publisher.unanswered_count) == ("till-1", 0)
+
+
+async def test_the_subscriptions_of_a_flow_client_are_shown(broker: RunningBroker) -> None:
+    """Flow: subscriptions. Names of clients are not unique: each connection has its own."""
+    async with FlowClient(broker.flow_port, name="till") as first, FlowClient(broker.flow_port, name="till") as other:
+        await subscribes(first, "orders/>", "P2", selector="total > 5")
+        await subscribes(first, "#share/g/jobs/*")
+        await subscribes(first, "left")
+        await subscribes(first, "left", kind=frames.UNSUBSCRIBE)
+        await subscribes(other, "#")
+        view = NodeOperations(broker.node)
+        found = await view.client_subscriptions("till", SubscriptionsQuery())
+        rows = await view.smrp_subscriptions(SmrpQuery(destination_name="till/*"))
+    assert [(each.subscription, each.dto_priority, each.selector) for each in found.subscriptions] == [
+        ("#", "DA", None),
+        ("#share/g/jobs/+", "DA", None),
+        ("orders/>", "P2", "total > 5"),
+    ]
+    assert {(each.qos, each.queue, each.identifier) for each in found.subscriptions} == {(None, None, None)}
+    assert sorted((each.subscription, each.dto_priority) for each in rows.subscriptions) == [
+        (each.subscription, each.dto_priority) for each in found.subscriptions
+    ]
+
+
+async def test_a_shared_subscription_of_amqp_is_shown(broker: RunningBroker, amqp: AmqpClients) -> None:
+    client = await amqp.connect("shop")
+    await client.receiver("in", Source("topic://stock", capabilities=["shared"]), credit=5)
+    (found,) = (await NodeOperations(broker.node).client_subscriptions("shop", SubscriptionsQuery())).subscriptions
+    assert found.topic == "stock"
 
 
 async def test_a_clients_subscriptions_are_its_rows_among_those_of_everybody(broker: RunningBroker) -> None:
