@@ -6,7 +6,8 @@ are shown, and of its body as much as is asked for.
 
 from typing import Final
 
-from sluicegate.gateway.operations.traces.words import FrameCutter, PacketWords, Value, hidden
+from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, FrameCutter, PacketWords, Value, hidden
+from sluicegate.gateway.views.queues.messages import value_text
 from sluicegate.protocols.amqp.codec.delivery_states import ERROR, STATE_NAMES
 from sluicegate.protocols.amqp.codec.frames import SASL_FRAME
 from sluicegate.protocols.amqp.codec.performatives import (
@@ -76,6 +77,7 @@ FIELDS: Final[dict[int, tuple[str, ...]]] = {
     OUTCOME: ("code", "additional_data"),
 }
 SECRET: Final = frozenset({"initial_response", "challenge", "response", "additional_data"})
+OF_PEER: Final = frozenset({"properties", "unsettled", "dynamic_node_properties"})  # what it likes to put there
 CHOICES: Final = {
     "role": ("sender", "receiver"),
     "snd_settle_mode": ("unsettled", "settled", "mixed"),
@@ -199,8 +201,8 @@ def _add(found: PacketWords, field: str, value: AmqpValue) -> None:
         found.reason = _error(value)
     elif field == "state":
         _add_state(found, value)
-    elif field in ("properties", "unsettled") and isinstance(value, AmqpMap):  # what a peer likes to put there
-        found.fields[field] = ", ".join(_text(key) for key, _ in value.pairs)
+    elif field in OF_PEER:
+        found.fields[field] = _names(value)
     elif field in CHOICES:
         number = _plain(value)
         choices = CHOICES[field]
@@ -226,8 +228,15 @@ def _add_terminus(found: PacketWords, field: str, value: AmqpValue) -> None:
         elif name == "durable" and isinstance(number := _plain(each), int) and number < len(DURABILITIES):
             if number:
                 found.properties.append((f"{field} durable", DURABILITIES[number]))
+        elif name in OF_PEER:
+            found.properties.append((f"{field} {name}", _names(each)))
         else:
             found.properties.append((f"{field} {name}", _number_or_text(each)))
+
+
+def _names(value: AmqpValue) -> str:
+    """Return the names in a map without their values."""
+    return ", ".join(_text(key) for key, _ in value.pairs) if isinstance(value, AmqpMap) else "not shown"
 
 
 def _add_state(found: PacketWords, value: AmqpValue) -> None:
@@ -267,12 +276,8 @@ def _number_or_text(value: AmqpValue) -> str | int:
 
 def _text(value: AmqpValue) -> str:
     match value:
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case bytes():
-            return value.hex()
+        case None | str() | bool() | bytes() | int() | float():
+            return value_text(value, BODY_BYTES_MAX)[0]
         case Symbol():
             return value.text
         case Scalar():
@@ -285,5 +290,3 @@ def _text(value: AmqpValue) -> str:
             return ", ".join(_text(each) for each in value.items)
         case list():
             return ", ".join(_text(each) for each in value)
-        case _:
-            return str(value)

@@ -6,21 +6,24 @@ between brokers, the fields and the size are shown.
 
 from typing import Final
 
-from sluicegate.gateway.operations.traces.words import FrameCutter, PacketWords, hidden
+from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, FrameCutter, PacketWords, hidden
+from sluicegate.gateway.views.queues.messages import value_text
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, Headers
 from sluicegate.messaging.message.outcomes import OUTCOMES
 from sluicegate.protocols.flow.codec import fields as f
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.codes import NAMES as CODE_NAMES
 from sluicegate.protocols.flow.codec.codes import PeerViolation
-from sluicegate.protocols.flow.codec.compression import inflated
+from sluicegate.protocols.flow.codec.compression import inflated_head
 from sluicegate.protocols.flow.codec.frames.deliver import read_deliver
 from sluicegate.protocols.flow.codec.frames.publish import GUARANTEED, read_pub_ack, read_publish
 from sluicegate.protocols.flow.codec.frames.settle import Credit, Settle, Settled, read_settle_frame
-from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX, HEAD_BYTES
+from sluicegate.protocols.flow.codec.limits import HEAD_BYTES
 
 UNCOUNTED_BYTES: Final = 4  # of a frame: its length
 OF_SETTLING: Final = (frames.CREDIT, frames.SETTLE, frames.SETTLED, frames.PING, frames.PONG)
+CODE_BYTES: Final = 2
+NUMBER_BYTES: Final = 8  # of the longest number, and of each partition id
 EXTENDED: Final = "extended"  # an outcome of SETTLE that is none of a message
 
 TEXTS: Final = {
@@ -79,7 +82,6 @@ NUMBERS: Final = {
     f.MESSAGES_COUNT: "messages_count",
     f.ALREADY: "already",
     f.USAGE_BYTES: "usage_bytes",
-    f.PARTITION_IDS: "partition_ids",
     f.LINK_VERSION: "link_version",
     f.DEAD_TIME_MS: "dead_time_ms",
 }
@@ -115,9 +117,7 @@ def _words(data: bytes, size: int) -> PacketWords:
         _read_fields(data, HEAD_BYTES, body_at, found)
         if frame.flags & frames.COMPRESSED:
             found.fields["compressed"] = True
-            if len(data) < size:
-                return found  # only all of it can be inflated
-            frame, data = inflated(frame, data, FRAME_BYTES_MAX)
+            frame, data = inflated_head(frame, data, BODY_BYTES_MAX)
         _read_body(frame, data, found)
     except (PeerViolation, IndexError, ValueError) as problem:
         found.fields["unreadable"] = str(problem)
@@ -133,18 +133,35 @@ def _read_fields(data: bytes, at: int, end: int, found: PacketWords) -> None:
         if field_id == f.SASL_DATA:
             found.fields["sasl_data"] = hidden(value)
         elif field_id == f.CODE:
-            found.reason_code = int.from_bytes(value, "big")
-            found.reason = CODE_NAMES.get(found.reason_code)
+            if len(value) > CODE_BYTES:
+                found.fields["code"] = f"{len(value)} bytes"
+            else:
+                found.reason_code = int.from_bytes(value, "big")
+                found.reason = CODE_NAMES.get(found.reason_code)
         elif field_id in TEXTS:
             name, text = TEXTS[field_id], value.decode("utf-8", "replace")
             before = found.fields.get(name)
             found.fields[name] = text if before is None else f"{before}, {text}"
         elif field_id in NUMBERS:
-            name, number = NUMBERS[field_id], int.from_bytes(value, "big")
+            name, number = NUMBERS[field_id], _number(value)
             before = found.fields.get(name)
             found.fields[name] = number if before is None else f"{before}, {number}"
+        elif field_id == f.PARTITION_IDS:
+            found.fields["partition_ids"] = _numbers(value)
         else:
             found.fields[f"field {field_id:#06x}"] = f"{len(value)} bytes"
+
+
+def _number(value: bytes) -> str | int:
+    return int.from_bytes(value, "big") if len(value) <= NUMBER_BYTES else f"{len(value)} bytes"
+
+
+def _numbers(value: bytes) -> str:
+    """Return the numbers of a row."""
+    if len(value) % NUMBER_BYTES:
+        return f"{len(value)} bytes"
+    starts = range(0, len(value), NUMBER_BYTES)
+    return ", ".join(str(int.from_bytes(value[each : each + NUMBER_BYTES], "big")) for each in starts)
 
 
 def _read_body(frame: frames.Frame, data: bytes, found: PacketWords) -> None:
@@ -220,6 +237,6 @@ def _headers(headers: Headers | None, found: PacketWords) -> None:
     )
     found.properties += [(name, value) for name, value in known if value]
     for name, value in headers.user_properties or ():
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        text = value.hex() if isinstance(value, bytes) else str(value)
-        found.properties.append((f"property {name}", int(text) if is_number else text))
+        text, _ = value_text(value, BODY_BYTES_MAX)
+        shown = value if isinstance(value, int) and not isinstance(value, bool) else text
+        found.properties.append((f"property {name}", shown))

@@ -13,8 +13,9 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.clients.clients import wanted_clients
 from sluicegate.gateway.operations.traces.connections import TracedConnection, packets_of, traceable
 from sluicegate.gateway.operations.traces.tap import Tap
+from sluicegate.gateway.operations.traces.words import PacketWords, bounded_fields, bounded_properties, bounded_text
 from sluicegate.gateway.views.clients.clients import ClientQuery
-from sluicegate.gateway.views.clients.traces import TracedPacket
+from sluicegate.gateway.views.clients.traces import Direction, TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound, Refused
 from sluicegate.protocols.transport.interface import ByteTransport
 
@@ -63,31 +64,30 @@ class ClientTrace:
         def seen(from_client: bool, data: bytes) -> None:
             try:
                 for words, size in packets[from_client].read(data):
-                    self._keep(
-                        self._payload_of(words.payload),
-                        TracedPacket(
-                            time_ms=self._node.services.clock.wall_ms(),
-                            address=address,
-                            direction="received" if from_client else "sent",
-                            kind=words.kind,
-                            size_bytes=size,
-                            fields=words.fields,
-                            properties=tuple(words.properties),
-                            reason_code=words.reason_code,
-                            reason=words.reason,
-                        ),
-                    )
+                    self._keep("received" if from_client else "sent", address, words, size)
             except Exception:  # the connection goes on, whatever is wrong with its trace
                 log.exception("trace of client %r: a packet cannot be shown", self._client)
 
         def closed() -> None:
             self._taps.pop(connection, None)
-            self._say("ended", address)
+            self._keep("connection", address, PacketWords("ended"), 0)
 
         tap = Tap(connection, stream, seen=seen, on_closed=closed)
         self._taps[connection] = tap
         tap.begin()
-        self._say("begun", address)
+        self._keep("connection", address, PacketWords("begun"), 0)
+
+    def _keep(self, direction: Direction, address: str, words: PacketWords, size: int) -> None:
+        if len(self._kept) >= KEPT_MAX:
+            self._left_out_count += 1
+            return
+        text, encoding = self._payload_of(words.payload) or (None, None)
+        wall_ms = self._node.services.clock.wall_ms()
+        packet = traced_packet(words, size, direction=direction, address=address, time_ms=wall_ms)
+        kept = replace(packet, payload=text, payload_encoding=encoding, left_out_count=self._left_out_count)
+        self._kept.append(kept)
+        self._left_out_count = 0
+        self._news.set()
 
     def _payload_of(self, payload: bytes | None) -> tuple[str, Literal["text", "base64"]] | None:
         if payload is None or not self._payload_bytes:
@@ -97,22 +97,6 @@ class ClientTrace:
             return head.decode(), "text"
         except UnicodeDecodeError:
             return base64.b64encode(head).decode("ascii"), "base64"
-
-    def _say(self, kind: str, address: str) -> None:
-        wall_ms = self._node.services.clock.wall_ms()
-        self._keep(
-            None,
-            TracedPacket(time_ms=wall_ms, address=address, direction="connection", kind=kind, size_bytes=0, fields={}),
-        )
-
-    def _keep(self, payload: tuple[str, Literal["text", "base64"]] | None, packet: TracedPacket) -> None:
-        if len(self._kept) >= KEPT_MAX:
-            self._left_out_count += 1
-            return
-        text, encoding = payload or (None, None)
-        self._kept.append(replace(packet, payload=text, payload_encoding=encoding, left_out_count=self._left_out_count))
-        self._left_out_count = 0
-        self._news.set()
 
     async def packets(self) -> AsyncGenerator[TracedPacket, None]:
         """Yield what passes, until the reader has enough, or the node stops."""
@@ -134,3 +118,20 @@ class ClientTrace:
         for tap in self._taps.values():
             tap.end()
         self._taps.clear()
+
+
+def traced_packet(
+    words: PacketWords, size_bytes: int, *, direction: Direction, address: str, time_ms: int
+) -> TracedPacket:
+    """Return what is kept of a packet until it is read, which is bounded; without its payload."""
+    return TracedPacket(
+        time_ms=time_ms,
+        address=address,
+        direction=direction,
+        kind=words.kind,
+        size_bytes=size_bytes,
+        fields=bounded_fields(words.fields),
+        properties=bounded_properties(words.properties),
+        reason_code=words.reason_code,
+        reason=None if words.reason is None else bounded_text(words.reason),
+    )

@@ -1,10 +1,19 @@
-"""What a trace shows of one packet or frame, and what reads the packets of one direction of a connection."""
+"""What a trace shows of one packet or frame, and what reads the packets of one direction of a connection.
+
+A packet that nobody has read yet is kept, so what is kept of one is bounded: see `bounded_fields` and its like.
+"""
 
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, Protocol
 
 BODY_BYTES_MAX: Final = 64 * 1024  # of each packet, that is looked at
 LENGTH_BYTES: Final = 4
+TEXT_CHARS_MAX: Final = 4096  # of the fields of a packet, of its properties, and of its reason
+ENTRIES_MAX: Final = 256  # fields of a packet, and properties
+CUT: Final = "…"  # at the end of a text of which there is more
+MORE: Final = "not_shown"  # the name under which what is left out is counted
+EXACT_MAX: Final = 2**53 - 1  # RFC 7493: programs that read JSON, browsers among them, round larger integers
 Value = str | int | bool | None
 
 
@@ -25,6 +34,47 @@ class PacketsRead(Protocol):
 
     def read(self, data: bytes) -> list[tuple[PacketWords, int]]:
         """Return the packets that are known by now, each with its size in bytes."""
+
+
+def bounded_fields(fields: dict[str, Value]) -> dict[str, Value]:
+    """Return the first fields, with long texts cut. Their names are those of the protocol, and short."""
+    found: dict[str, Value] = {}
+    left = TEXT_CHARS_MAX
+    for name, value in islice(fields.items(), ENTRIES_MAX):
+        found[name] = value if value is None else _bounded(value, left)
+        left = max(0, left - _length(value))
+    if len(fields) > ENTRIES_MAX:
+        found[MORE] = f"{len(fields) - ENTRIES_MAX} more"
+    return found
+
+
+def bounded_properties(properties: list[tuple[str, str | int]]) -> tuple[tuple[str, str | int], ...]:
+    """Return the first properties, with long names and texts cut."""
+    found: list[tuple[str, str | int]] = []
+    left = TEXT_CHARS_MAX
+    for name, value in properties:
+        if left == 0 or len(found) == ENTRIES_MAX:
+            found.append((MORE, f"{len(properties) - len(found)} more"))
+            break
+        for_value = max(0, left - len(name))
+        found.append((bounded_text(name, left), _bounded(value, for_value)))
+        left = max(0, for_value - _length(value))
+    return tuple(found)
+
+
+def bounded_text(text: str, chars_max: int = TEXT_CHARS_MAX) -> str:
+    """Return a text, or its beginning with a mark."""
+    return text if len(text) <= chars_max else text[:chars_max] + CUT
+
+
+def _bounded(value: str | int, chars_max: int) -> str | int:
+    if isinstance(value, str):
+        return bounded_text(value, chars_max)
+    return value if abs(value) <= EXACT_MAX else str(value)
+
+
+def _length(value: Value) -> int:
+    return len(value) if isinstance(value, str) else 0
 
 
 def hidden(data: bytes) -> str:

@@ -52,6 +52,22 @@ def inflated(frame: Frame, data: bytes, frame_bytes_max: int) -> tuple[Frame, by
     return Frame(frame.kind, frame.flags & ~COMPRESSED, frame.flow_id, 0, fields_bytes, len(body)), body
 
 
+def inflated_head(frame: Frame, data: bytes, bytes_max: int) -> tuple[Frame, bytes]:
+    """Return the beginning of the frame that a compressed one stands for, at most `bytes_max` of its body.
+
+    Of the compressed frame the beginning is enough. It is for who only looks on: nothing is judged but that the body
+    is a zlib stream. Raises PeerViolation.
+    """
+    inflater = zlib.decompressobj()
+    try:
+        body = inflater.decompress(data[frame.body_at + _SIZE_BYTES : frame.end], bytes_max)
+    except zlib.error as error:
+        raise PeerViolation(MALFORMED, f"{_name(frame)} with a body that is not a zlib stream: {error}") from None
+    body = data[frame.fields_at : frame.body_at] + body
+    fields_bytes = frame.body_at - frame.fields_at
+    return Frame(frame.kind, frame.flags & ~COMPRESSED, frame.flow_id, 0, fields_bytes, len(body)), body
+
+
 def _name(frame: Frame) -> str:
     return NAMES.get(frame.kind, f"type {frame.kind:#04x}")
 

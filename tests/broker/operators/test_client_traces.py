@@ -1,33 +1,42 @@
 """Traces: what a client and the broker say to each other, as operators follow it."""
 
 from collections.abc import AsyncIterator
+from typing import Final
 
 import pytest
 from hypothesis import given
-from hypothesis.strategies import binary, integers
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.operations.traces.amqp_frames import AmqpFrames
 from sluicegate.gateway.operations.traces.flow_frames import FlowFrames
 from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
-from sluicegate.gateway.operations.traces.traces import KEPT_MAX
+from sluicegate.gateway.operations.traces.traces import KEPT_MAX, traced_packet
+from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, CUT, ENTRIES_MAX, TEXT_CHARS_MAX, PacketWords
 from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound
-from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.headers import Headers, UserPropertyValue
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, rejected
 from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame, sasl_frame
-from sluicegate.protocols.amqp.codec.performatives import INIT, RESPONSE, Detach, Open
-from sluicegate.protocols.amqp.types.encoding import encode_composite
-from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol
+from sluicegate.protocols.amqp.codec.performatives import ATTACH, FLOW, INIT, RESPONSE, TRANSFER, Detach, Open
+from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
+from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described, Symbol, uint, ulong
+from sluicegate.protocols.flow.codec.fields import CODE, CURSOR_EPOCH, INCARNATION, PARTITION_IDS
+from sluicegate.protocols.flow.codec.frame import CURSOR_STATUS, NAMES, encode_frame
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
 from sluicegate.protocols.flow.codec.frames.session import Auth, AuthAnswer
 from sluicegate.protocols.flow.codec.frames.settle import Ping
 from support.amqp.client import AmqpClients, body
+from support.amqp.golden import golden
 from support.broker.inside_client import until
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient
+from support.flow.golden import body_of, compressed, compressed_frames, golden_frames
+
+PACKET: Final = TypeAdapter(TracedPacket)
 
 
 async def following(broker: RunningBroker, name: str, payload_bytes: int = 0) -> AsyncIterator[TracedPacket]:
@@ -261,9 +270,139 @@ def test_of_a_large_frame_the_beginning_is_read_and_the_next_one_is_found() -> N
     assert (ping.kind, ping.fields) == ("PING", {"number": 3})
 
 
+def only(reader: AmqpFrames | FlowFrames, data: bytes) -> TracedPacket:
+    """Return what a trace keeps of the one frame in `data`, as its reader gets it."""
+    ((words, size),) = reader.read(data)
+    packet = traced_packet(words, size, direction="received", address="client", time_ms=1)
+    assert PACKET.validate_json(PACKET.dump_json(packet)) == packet
+    return packet
+
+
+def test_what_is_kept_of_a_packet_is_bounded_and_says_so() -> None:
+    """Until it is read, and a thousand of them are."""
+    headers = Headers(
+        user_properties=[("long", "x" * 20_000), ("next", "y")],
+        content_type="text/plain",
+        message_id="z" * 20_000,
+    )
+    data = write_publish(7, 1, "a", b"", headers, to_queue=False, ttl_ms=0, delay_ms=0)
+    packet = only(FlowFrames(), data)
+    assert packet.properties == (
+        ("message_id", "z" * (TEXT_CHARS_MAX - len("message_id")) + CUT),
+        ("not_shown", "3 more"),
+    )
+    mqtt_packet = PacketReader(4).words(0x82, b"\0\1" + b"\0\4abcd\0" + (b"\0\1a\0" * 1000))
+    packet = traced_packet(mqtt_packet, 1, direction="received", address="client", time_ms=1)
+    assert len(packet.fields) == ENTRIES_MAX + 1
+    assert packet.fields["filter_1"] == "abcd"
+    assert packet.fields["not_shown"] == f"{1 + 2 * 1001 - ENTRIES_MAX} more"
+    refused = PacketWords("detach", reason="q" * 20_000)
+    packet = traced_packet(refused, 1, direction="received", address="client", time_ms=1)
+    assert packet.reason == "q" * TEXT_CHARS_MAX + CUT
+
+
+def test_of_a_compressed_frame_no_more_is_inflated_than_is_looked_at() -> None:
+    payload = bytes(2_000_000)
+    plain = write_publish(7, 1, "a", payload, None, to_queue=False, ttl_ms=0, delay_ms=0)
+    ((words, _),) = FlowFrames().read(compressed(plain, body_of(plain)))
+    assert (words.kind, words.fields["topic"], words.fields["compressed"]) == ("PUBLISH", "a", True)
+    assert words.payload is not None
+    assert 0 < len(words.payload) < BODY_BYTES_MAX
+
+
+def test_a_peers_own_values_are_never_shown() -> None:
+    """Of maps of properties the names are; what is no map may be anything."""
+    own = AmqpMap([(Symbol("token"), "hunter2")])
+    for described in (0x28, 0x29):
+        terminus = Described(ulong(described), ["q", None, None, None, True, own])
+        attach = encode_composite(ATTACH, ["l", uint(0), False, None, None, terminus, terminus])
+        properties = dict(only(AmqpFrames(), frame(0, attach)).properties)
+        end = "source" if described == 0x28 else "target"
+        assert properties[f"{end} dynamic_node_properties"] == "token"
+    flow = encode_composite(FLOW, [None, uint(1), uint(1), uint(1), *[None] * 6, ["hunter2"]])
+    assert only(AmqpFrames(), frame(0, flow)).fields["properties"] == "not shown"
+    attach = encode_composite(ATTACH, ["l", uint(0), False, None, None, None, None, "hunter2"])
+    assert only(AmqpFrames(), frame(0, attach)).fields["unsettled"] == "not shown"
+
+
+def with_fields(*fields: tuple[int, bytes]) -> bytes:
+    data = b"".join(number.to_bytes(2, "big") + len(value).to_bytes(2, "big") + value for number, value in fields)
+    return encode_frame(CURSOR_STATUS, 0, 0, data, b"")
+
+
+def test_numbers_of_the_flow_protocol_are_shown_as_they_are() -> None:
+    """Also those that a JSON reader would round, and what is longer than a number is."""
+    ids = with_fields((PARTITION_IDS, bytes(7) + b"\x05" + bytes([255] * 8)))
+    assert only(FlowFrames(), ids).fields["partition_ids"] == "5, 18446744073709551615"
+    assert only(FlowFrames(), with_fields((PARTITION_IDS, bytes(9)))).fields["partition_ids"] == "9 bytes"
+    large = only(FlowFrames(), with_fields((INCARNATION, bytes([255] * 8)), (CURSOR_EPOCH, b"\x07")))
+    assert large.fields == {"incarnation": "18446744073709551615", "cursor_epoch": 7}
+    wrong = only(FlowFrames(), with_fields((INCARNATION, bytes(4000)), (CODE, bytes([255] * 4000))))
+    assert (wrong.fields, wrong.reason_code) == ({"incarnation": "4000 bytes", "code": "4000 bytes"}, None)
+    right = only(FlowFrames(), with_fields((CODE, b"\0\1")))
+    assert (right.fields, right.reason_code) == ({}, 1)
+
+
+def test_user_properties_are_shown_alike_in_every_protocol() -> None:
+    own: list[tuple[str, UserPropertyValue]] = [("a", b"\x01"), ("b", True), ("c", None), ("d", 12), ("e", "text")]
+    shown = ("01", "true", "", 12, "text")
+    publish = write_publish(7, 1, "a", b"", Headers(user_properties=own), to_queue=False, ttl_ms=0, delay_ms=0)
+    assert tuple(value for _, value in only(FlowFrames(), publish).properties) == shown
+    pairs: list[tuple[AmqpValue, AmqpValue]] = [(key, value) for key, value in own]
+    section = b"\x00\x53\x74" + encode(AmqpMap(pairs))
+    transfer = encode_composite(TRANSFER, [uint(0), uint(0), b"1"]) + section
+    assert tuple(value for _, value in only(AmqpFrames(), frame(0, transfer)).properties) == shown
+
+
+FLOW_GOLDEN: Final = [each.data for each in golden_frames()[1:]] + [each.data for each in compressed_frames()]
+AMQP_GOLDEN: Final = [data for data in golden("frames.txt").values() if len(data) > 8]
+
+
+@st.composite
+def flow_frames(draw: st.DrawFn) -> bytes:
+    """Return a frame of a right length: one of the golden ones with some bytes changed, or of random content."""
+    if draw(st.booleans()):
+        return _changed(draw, draw(st.sampled_from(FLOW_GOLDEN)), 4)
+    fields, content = draw(st.binary(max_size=60)), draw(st.binary(max_size=100))
+    return encode_frame(draw(st.sampled_from(sorted(NAMES))), draw(st.integers(0, 255)), 1, fields, content)
+
+
+@st.composite
+def amqp_frames(draw: st.DrawFn) -> bytes:
+    """Return a frame of a right length, and with a right head."""
+    if draw(st.booleans()):
+        return _changed(draw, draw(st.sampled_from(AMQP_GOLDEN)), 8)
+    content = draw(st.binary(max_size=150))
+    return (8 + len(content)).to_bytes(4, "big") + bytes([2, draw(st.integers(0, 1)), 0, 0]) + content
+
+
+def _changed(draw: st.DrawFn, data: bytes, first: int) -> bytes:
+    """Return a frame with other bytes from `first` on, and the same length."""
+    changed = bytearray(data)
+    for _ in range(draw(st.integers(0, 4))):
+        changed[draw(st.integers(first, len(data) - 1))] = draw(st.integers(0, 255))
+    return bytes(changed)
+
+
+@given(data=flow_frames(), at=st.integers(0, 250))
+def test_no_frame_of_the_flow_protocol_breaks_its_trace(data: bytes, at: int) -> None:
+    _is_shown_wherever_it_is_cut(FlowFrames, data, at)
+
+
+@given(data=amqp_frames(), at=st.integers(0, 250))
+def test_no_frame_of_amqp_breaks_its_trace(data: bytes, at: int) -> None:
+    _is_shown_wherever_it_is_cut(AmqpFrames, data, at)
+
+
+def _is_shown_wherever_it_is_cut(reader: type[AmqpFrames | FlowFrames], data: bytes, at: int) -> None:
+    only(reader(), data)
+    in_pieces = reader()
+    assert in_pieces.read(data[:at]) + in_pieces.read(data[at:]) == reader().read(data)
+
+
 @pytest.mark.parametrize("reader", [AmqpFrames, FlowFrames])
-@given(data=binary(max_size=200), at=integers(0, 199))
+@given(data=st.binary(max_size=200), at=st.integers(0, 199))
 def test_no_bytes_break_the_trace_of_frames(reader: type[AmqpFrames | FlowFrames], data: bytes, at: int) -> None:
-    """Whatever comes, and wherever it is cut, something is shown or more is waited for."""
+    """Frames of any length: whatever comes, something is shown or more is waited for."""
     in_pieces = reader()
     assert reader().read(data) == in_pieces.read(data[:at]) + in_pieces.read(data[at:])
