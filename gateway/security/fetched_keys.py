@@ -32,7 +32,7 @@ class FetchedTokenKeys:
         return counts
 
     def age_s(self) -> float | None:
-        """Return how old the fetched keys in force are; None if there are none."""
+        """Return how long ago keys were fetched last, also if they are no longer in force; None: never."""
         if self._fetcher is None or self._fetcher.fetched_at_ms is None:
             return None
         return (self._clock.now_ms() - self._fetcher.fetched_at_ms) / 1000
@@ -66,6 +66,7 @@ class FetchedTokenKeys:
         self._fetcher = KeyFetcher(
             HttpKeys(url, ca_file=oauth.jwks_ca_file, timeout_ms=oauth.jwks_timeout_ms).fetch,
             refresh_ms=oauth.jwks_refresh_s * 1000,
+            stale_ms_max=oauth.jwks_stale_max_s * 1000,
             clock=self._clock,
             on_outcome=lambda reason: self._on_outcome(url, reason),
         )

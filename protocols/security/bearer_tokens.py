@@ -10,7 +10,7 @@ from typing import Final
 
 from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import Key, KeySet
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
@@ -20,6 +20,7 @@ from sluicegate.protocols.security.token_keys import TokenKeys
 TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
 LEEWAY_S: Final = 60  # what two clocks may differ by
 SIGNATURE_BYTES_MAX: Final = 1024  # RSA with 8192 bits
+KEYS_MAX: Final = 100  # of a key set; a server has two or three
 
 # Public-key algorithms only: with a shared secret everybody who can check a token could make one.
 ALGORITHMS: Final = (
@@ -29,22 +30,56 @@ ALGORITHMS: Final = (
 
 def read_keys(text: str) -> KeySet:
     """Return the public keys of a JSON Web Key Set. Raises ValueError for what is none, or holds a secret."""
+    return KeySet([_read_key(index, key) for index, key in enumerate(_listed(text))])
+
+
+def read_published_keys(text: str) -> tuple[KeySet, int]:
+    """Return the keys of a server's key set that can check signatures, and how many others it has.
+
+    Others are to be ignored (RFC 7517, section 5): a server may publish keys for encryption, and keys of later kinds.
+    Raises ValueError for what is no key set, or has only others.
+    """
+    keys: list[Key] = []
+    problem = ""
+    listed = _listed(text)
+    for index, key in enumerate(listed):
+        try:
+            keys.append(_read_key(index, key))
+        except ValueError as error:
+            problem = problem or str(error)
+    if not keys:
+        raise ValueError(f"none of its keys can be used: {problem}")
+    return KeySet(keys), len(listed) - len(keys)
+
+
+def _listed(text: str) -> list[object]:
     try:
         document = json.loads(text)
     except ValueError as error:
         raise ValueError(f"no JSON: {error}") from None
+    except RecursionError:
+        raise ValueError("no JSON that can be read: it is nested too deep") from None
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list) or not keys:
         raise ValueError('no key set: an object with a list of "keys" is required')
-    for index, key in enumerate(keys):
-        if not isinstance(key, dict) or key.get("kty") not in ("RSA", "EC", "OKP"):
-            raise ValueError(f"key {index} is no public key of the type RSA, EC or OKP")
-        if "d" in key:
-            raise ValueError(f"key {index} is a private key; only public ones belong here")
+    if len(keys) > KEYS_MAX:
+        raise ValueError(f"{len(keys)} keys; allowed: at most {KEYS_MAX}")
+    return keys
+
+
+def _read_key(index: int, key: object) -> Key:
+    if not isinstance(key, dict) or key.get("kty") not in ("RSA", "EC", "OKP"):
+        raise ValueError(f"key {index} is no public key of the type RSA, EC or OKP")
+    if "d" in key:
+        raise ValueError(f"key {index} is a private key; only public ones belong here")
+    if key.get("use", "sig") != "sig":
+        raise ValueError(f"key {index} is not for signatures: its use is {key['use']!r:.40}")
     try:
-        return KeySet.import_key_set({"keys": keys})
-    except (JoseError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"a key cannot be read: {error}") from None
+        found: Key = KeySet.import_key_set({"keys": [key]}).keys[0]
+        found.public_key  # noqa: B018 - it is read when it is used first
+    except Exception as error:  # the library's own, and what odd input makes of it
+        raise ValueError(f"key {index} cannot be read: {type(error).__name__}: {error}") from None
+    return found
 
 
 class TokenVerifier:

@@ -1,8 +1,8 @@
 """The keys that tokens are checked with: those of a file, or those that an authorization server publishes at a URL.
 
 Keys of a URL are fetched in the background: at the start, then each time they are due, and earlier when a token names a
-key that is not among them. While the server gives none, the last good ones stay in force. Checking a token waits for
-nothing: until there are keys, all tokens are refused. HTTP itself is in `token_keys_http`.
+key that is not among them. While the server gives none, the last good ones stay in force, for a limited time. Checking
+a token waits for nothing: without keys, all tokens are refused. HTTP itself is in `token_keys_http`.
 """
 
 import asyncio
@@ -65,14 +65,19 @@ def retry_after_ms(failures: int) -> int:
 class KeyFetcher:
     """Fetches the keys of one URL, and puts them in force. `counts` has its fetches, by FETCHED and FAILED."""
 
-    def __init__(self, fetch: Fetch, *, refresh_ms: int, clock: Clock, on_outcome: Callable[[str], None]) -> None:
-        """`on_outcome` is called with the reason when fetches begin to fail, and with an empty text when they succeed
-        for the first time, or again.
+    def __init__(
+        self, fetch: Fetch, *, refresh_ms: int, stale_ms_max: int, clock: Clock, on_outcome: Callable[[str], None]
+    ) -> None:
+        """`on_outcome` is called with the reason when fetches begin to fail and when the last keys have become too
+        old, and with an empty text when fetches succeed for the first time, or again.
+
+        Keys are in force for `stale_ms_max` at most after they were fetched.
         """
         self.counts = {FETCHED: 0, FAILED: 0}
-        self.fetched_at_ms: int | None = None  # of the keys in force, on the clock of timers
+        self.fetched_at_ms: int | None = None  # the last keys, on the clock of timers
         self._fetch = fetch
         self._refresh_ms = refresh_ms
+        self._stale_ms_max = stale_ms_max
         self._clock = clock
         self._on_outcome = on_outcome
         self._keys: KeySet | None = None
@@ -126,12 +131,10 @@ class KeyFetcher:
         try:
             fetched = await self._fetch()
         except FetchFailed as failure:
-            self.counts[FAILED] += 1
-            self._failures += 1
-            self._due_ms = self._clock.now_ms() + retry_after_ms(self._failures)
-            self._used_by.problem = f"could not be fetched: {failure}"
-            if self._failures == 1:
-                self._on_outcome(str(failure))
+            self._failed(str(failure))
+            return
+        except Exception as error:  # a library's own: it must not end the fetches
+            self._failed(f"{type(error).__name__}: {error}")
             return
         self.counts[FETCHED] += 1
         is_news = self._failures > 0 or self._keys is None
@@ -141,3 +144,22 @@ class KeyFetcher:
         self._due_ms = self.fetched_at_ms + refresh_after_ms(fetched.fresh_ms, self._refresh_ms)
         if is_news:
             self._on_outcome("")
+
+    def _failed(self, reason: str) -> None:
+        """Try again later. Keys that have become too old are no longer in force."""
+        self.counts[FAILED] += 1
+        self._failures += 1
+        now_ms = self._clock.now_ms()
+        self._due_ms = now_ms + retry_after_ms(self._failures)
+        self._used_by.problem = f"could not be fetched: {reason}"
+        is_news = self._failures == 1
+        if self._keys is not None and self.fetched_at_ms is not None:
+            stale_at_ms = self.fetched_at_ms + self._stale_ms_max
+            if now_ms >= stale_at_ms:
+                self._keys = self._used_by.keys = None
+                reason = f"{reason}; the last ones are {self._stale_ms_max // 1000} s old, and tokens are refused"
+                is_news = True
+            else:
+                self._due_ms = min(self._due_ms, stale_at_ms)
+        if is_news:
+            self._on_outcome(reason)

@@ -48,6 +48,7 @@ THERE_LATER: Final = {
     "sluicegate_replication_lag_seconds",
     "sluicegate_rest_consumer_up",
     "sluicegate_rest_delivery_point_up",
+    "sluicegate_token_keys_age_seconds",
 }
 
 

@@ -28,7 +28,7 @@ CLIENTS: Final[tuple[Metric, ...]] = (
         "Fetches of token keys from an authorization server: fetched, failed",
         ("outcome", "vpn"),
     ),
-    Metric("sluicegate_token_keys_age_seconds", GAUGE, "How long ago the token keys in force were fetched", ("vpn",)),
+    Metric("sluicegate_token_keys_age_seconds", GAUGE, "How long ago token keys were fetched last", ("vpn",)),
     Metric(
         "sluicegate_payload_rule_messages_total",
         COUNTER,

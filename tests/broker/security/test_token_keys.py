@@ -1,6 +1,7 @@
 """Keys of tokens that are fetched from an authorization server, which rotates them, is away, or answers nonsense."""
 
 import asyncio
+import gzip
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.protocols.security.token_keys import UNKNOWN_KEY_MS
+from sluicegate.protocols.security.token_keys import FAILED, UNKNOWN_KEY_MS, FetchedKeys, KeyFetcher
 from support.broker.running_broker import RunningBroker
 from support.http.web_server import WebServer, absent
 from support.mqtt.raw_client import DEADLINE_S
@@ -141,6 +142,52 @@ async def test_the_last_keys_stay_in_force_while_the_server_is_away(tmp_path: Pa
         assert await login(broker, tokens.token()) == RIGHT
 
 
+async def test_keys_that_are_too_old_are_no_longer_in_force(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with trusting(tmp_path, "authentication.oauth.jwks_stale_max_s=7200") as (broker, server, tokens):
+        await until_let_in(broker, tokens.token())
+        await server.stop()
+        (tmp_path / "stranger").mkdir()
+        stranger = TokenServer(tmp_path / "stranger")
+        stranger.rotate()  # so the name of its key is another one
+        broker.clock.forward(7200)
+        assert not await is_valid(broker, stranger.token())  # it has the keys fetched now
+        async with asyncio.timeout(DEADLINE_S):
+            while await is_valid(broker, tokens.token()):
+                await asyncio.sleep(0.02)
+        assert "7200 s old, and tokens are refused" in caplog.text
+        assert (await metrics(broker))["age_seconds"] >= 7200
+        await server.start()
+        broker.clock.forward(60)
+        await until_let_in(broker, tokens.token())
+
+
+async def test_no_failure_of_a_fetch_ends_the_fetches(broker: RunningBroker) -> None:
+    """Even one that nobody thought of."""
+    outcomes: list[str] = []
+
+    async def fetch() -> FetchedKeys:
+        raise RuntimeError("odd")
+
+    fetcher = KeyFetcher(fetch, refresh_ms=60_000, stale_ms_max=120_000, clock=broker.clock, on_outcome=outcomes.append)
+    fetcher.start()
+    async with asyncio.timeout(DEADLINE_S):
+        while fetcher.counts[FAILED] < 2:
+            broker.clock.forward(60)
+            await asyncio.sleep(0.02)
+    await fetcher.close()
+    assert outcomes == ["RuntimeError: odd"]
+
+
+async def test_a_compressed_answer_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The bound on what is read would be none on what it unpacks to."""
+    async with WebServer() as server:
+        server.body, server.header = gzip.compress(b" " * (64 << 20)), b"Content-Encoding: gzip\r\n"
+        async with RunningBroker(tmp_path / "data", settings_of(server.port)) as broker:
+            await until_counted(broker, "failed", 1)
+        assert server.requests[0].headers["accept-encoding"] == "identity"
+    assert "its answer is compressed ('gzip')" in caplog.text
+
+
 async def test_fetched_keys_stay_in_force_over_a_reload(tmp_path: Path) -> None:
     async with trusting(tmp_path) as (broker, server, tokens):
         await until_let_in(broker, tokens.token())
@@ -171,6 +218,7 @@ async def test_another_url_has_other_keys(tmp_path: Path) -> None:
         (200, b'{"keys": []}', "no key set"),
         (200, b'{"keys": [{"kty": "oct", "k": "c2VjcmV0"}]}', "no public key"),
         (200, b" " * ((1 << 20) + 1), "more than"),
+        (200, b'{"keys": ' + b"[" * 100_000, "nested too deep"),
     ],
 )
 async def test_an_answer_without_usable_keys_is_none(
@@ -223,6 +271,9 @@ def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path) -> None:
         (("authentication.oauth.jwks_url=http://login.example/keys", *claims), "jwks_allow_http"),
         (("authentication.oauth.jwks_url=ftp://login.example/keys", *claims), "an https URL"),
         ((url, *claims, f"authentication.oauth.jwks_ca_file={tmp_path}/absent"), "jwks_ca_file"),
+        (("authentication.oauth.jwks_url=https://keys..example.com/", *claims), "with a valid host"),
+        (("authentication.oauth.jwks_url=https://login.example:99999/", *claims), "[Pp]ort"),
+        ((url, *claims, "authentication.oauth.jwks_stale_max_s=3600"), "more than jwks_refresh_s"),
         (("authentication.oauth.jwks_ca_file=/x",), "jwks_ca_file needs jwks_url"),
         (("admin.oauth.jwks_url=https://login.example/keys",), "jwks_url"),
     ):

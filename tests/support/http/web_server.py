@@ -29,6 +29,7 @@ class WebServer:
     ) -> None:
         self.status = status
         self.body = b"ok"  # of each response
+        self.header = b""  # likewise, a whole line
         self.requests: list[Pushed] = []
         self.at_once = 0  # requests being answered
         self.at_once_max = 0
@@ -96,7 +97,8 @@ class WebServer:
         self.at_once -= 1
         if status is None:
             raise ConnectionResetError
-        writer.write(b"HTTP/1.1 %d Whatever\r\nContent-Length: %d\r\n\r\n%s" % (status, len(self.body), self.body))
+        head = b"HTTP/1.1 %d Whatever\r\nContent-Length: %d\r\n%s\r\n" % (status, len(self.body), self.header)
+        writer.write(head + self.body)
         await writer.drain()
 
 

@@ -193,6 +193,13 @@ class ClientOAuth(OAuth):
         le=86_400,
         description="seconds until the keys are fetched again; earlier if Cache-Control says so, after 60 at least",
     )
+    jwks_stale_max_s: int = Field(
+        default=86_400,
+        ge=60,
+        le=2_678_400,
+        description="seconds for which fetched keys are in force while the server cannot be reached; then tokens are "
+        "refused. More than jwks_refresh_s",
+    )
     jwks_timeout_ms: int = Field(
         default=5_000, ge=10, le=60_000, description="milliseconds until the server has to have answered"
     )
@@ -203,7 +210,7 @@ class ClientOAuth(OAuth):
 
     def fetches_like(self, other: "ClientOAuth") -> bool:
         """Return whether keys are fetched in the same way."""
-        names = ("jwks_url", "jwks_ca_file", "jwks_refresh_s", "jwks_timeout_ms")
+        names = ("jwks_url", "jwks_ca_file", "jwks_refresh_s", "jwks_stale_max_s", "jwks_timeout_ms")
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @model_validator(mode="after")
@@ -214,10 +221,15 @@ class ClientOAuth(OAuth):
             return self
         if self.jwks_file is not None:
             raise ValueError("set one of jwks_file and jwks_url")
+        if self.jwks_stale_max_s <= self.jwks_refresh_s:
+            raise ValueError(f"jwks_stale_max_s: allowed is more than jwks_refresh_s, which is {self.jwks_refresh_s}")
         parts = urlsplit(self.jwks_url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise ValueError("jwks_url: allowed is an https URL with a host, and without a user in it")
-        if parts.scheme == "http" and not (self.jwks_allow_http or is_loopback(parts.hostname)):
+        host = parts.hostname
+        if parts.scheme not in ("http", "https") or not host or not _is_host(host) or parts.username is not None:
+            raise ValueError("jwks_url: allowed is an https URL with a valid host, and without a user in it")
+        if parts.port == 0:
+            raise ValueError("jwks_url: its port is 0; allowed: 1 to 65535")
+        if parts.scheme == "http" and not (self.jwks_allow_http or is_loopback(host)):
             raise ValueError("jwks_url: http is allowed for this machine only, or with jwks_allow_http; else use https")
         if self.jwks_ca_file is not None:
             try:
@@ -225,6 +237,15 @@ class ClientOAuth(OAuth):
             except OSError as problem:  # ssl.SSLError is one
                 raise ValueError(f"jwks_ca_file {str(self.jwks_ca_file)!r}: {problem}") from None
         return self
+
+
+def _is_host(name: str) -> bool:
+    """Return whether a text can be the host of a URL: an address, or a name with labels of 1 to 63 characters."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 class Authentication(Section):

@@ -4,7 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from joserfc.jwk import ECKey, OctKey
@@ -23,7 +23,13 @@ from sluicegate.protocols.security.authentication import (
     Credentials,
     Principal,
 )
-from sluicegate.protocols.security.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
+from sluicegate.protocols.security.bearer_tokens import (
+    KEYS_MAX,
+    LEEWAY_S,
+    TokenVerifier,
+    read_keys,
+    read_published_keys,
+)
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
@@ -107,13 +113,36 @@ def test_a_token_of_another_user_is_refused(server: TokenServer, tmp_path: Path)
         (json.dumps({"keys": [OctKey.generate_key(256).as_dict()]}), "key 0 is no public key"),
         (json.dumps({"keys": [ECKey.generate_key("P-256").as_dict(private=True)]}), "key 0 is a private key"),
         ('{"keys": [{"kty": "EC", "crv": "P-256", "x": "AA"}]}', "cannot be read"),
+        ('{"keys": [{"kty": "RSA", "n": 5, "e": []}]}', "cannot be read"),
+        ('{"keys": ' + "[" * 100_000, "nested too deep"),
+        (json.dumps({"keys": [{"kty": "RSA"}] * (KEYS_MAX + 1)}), "101 keys; allowed: at most 100"),
     ],
-    ids=["no JSON", "a list", "no keys", "a secret", "a private key", "half a key"],
+    ids=["no JSON", "a list", "no keys", "a secret", "private", "half a key", "odd values", "deep", "many"],
 )
 def test_a_key_set_that_cannot_be_used_is_refused(text: str, why: str) -> None:
     """RFC 7517: public keys only."""
     with pytest.raises(ValueError, match=why):
         read_keys(text)
+
+
+OTHER_KEYS: Final = (
+    {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "later"},  # of a kind that is not known here
+    {"kty": "EC", "crv": "P-1024", "x": "AA", "y": "AA", "kid": "curve"},
+    {**ECKey.generate_key("P-256").as_dict(private=False), "use": "enc", "kid": "sealed"},
+    ECKey.generate_key("P-256").as_dict(private=True),
+    "key",
+)
+
+
+def test_keys_of_a_server_that_cannot_check_signatures_are_ignored(server: TokenServer) -> None:
+    """RFC 7517, section 5."""
+    [signing] = json.loads(server.keys_text)["keys"]
+    keys, ignored_count = read_published_keys(json.dumps({"keys": [*OTHER_KEYS, signing]}))
+    assert (len(keys.keys), ignored_count) == (1, len(OTHER_KEYS))
+    found = TokenVerifier(TokenKeys(keys), issuer=ISSUER, audience=AUDIENCE, user_claim="sub", wall_ms=lambda: 0)
+    assert found.principal(server.token().encode()).user_name == "ada"
+    with pytest.raises(ValueError, match="none of its keys can be used: key 0 is no public key"):
+        read_published_keys(json.dumps({"keys": OTHER_KEYS}))
 
 
 @pytest.mark.parametrize("user", ["", "ada"])
