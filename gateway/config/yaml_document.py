@@ -14,6 +14,7 @@ from sluicegate.messaging.queues.attributes import quoted
 DEPTH_MAX: Final = 50  # nested sections and lists; an alias of its own parent nests without end
 NODES_MAX: Final = 100_000  # aliases of aliases expand a small file to millions of values
 TOO_DEEP: Final = f"the file has values more than {DEPTH_MAX} deep, aliases expanded"
+HALF_A_PAIR: Final = "a text has half of a surrogate pair, which is no character"
 
 
 class _Loader(yaml.SafeLoader):
@@ -71,6 +72,11 @@ def _composed(text: str, source: str) -> yaml.Node | None:
     return node
 
 
+def _has_surrogates(text: str) -> bool:
+    """Return whether a text cannot be encoded. YAML can escape half of a surrogate pair."""
+    return not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)
+
+
 class _Construction:
     """One walk over the composed nodes."""
 
@@ -94,6 +100,8 @@ class _Construction:
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        if _has_surrogates(node.value):
+            raise ConfigError([Problem(place, _dotted(path), HALF_A_PAIR)])
         try:
             constructed: object = self._scalars.construct_object(node)
         except (
@@ -112,6 +120,8 @@ class _Construction:
             place = self._place(key_node)
             if key is None:
                 raise ConfigError([Problem(place, _dotted(path), "a key must be a plain word")])
+            if _has_surrogates(key):
+                raise ConfigError([Problem(place, _dotted(path), HALF_A_PAIR)])
             if key in result:
                 first = self._document.keys[(*path, key)]
                 raise ConfigError([Problem(place, _dotted((*path, key)), f"duplicate key; first in line {first.line}")])

@@ -16,6 +16,8 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
 VALUES_MAX: Final = 1_000_000
+OBJECTS_MAX: Final = 100_000
+MISTAKES_MAX: Final = 100  # that are found
 
 USERS: Final = "users"
 SETTINGS: Final = "settings"  # of the message VPN itself, in a document; as a kind, it has one object without a name
@@ -40,7 +42,7 @@ class Mistake:
 
 
 class DefinitionsInvalid(ValueError):
-    """A document that this release cannot read. It has the first mistake of each object."""
+    """A document that this release cannot read. It has the first mistake of each object, and MISTAKES_MAX at most."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         assert mistakes, "an error without a mistake"
@@ -79,6 +81,7 @@ class _Reading:
 
     def __init__(self, checks: Mapping[str, Callable[[Fields], object]]) -> None:
         self.mistakes: list[Mistake] = []
+        self._objects_count = 0
         self._checks = checks
         self._allowed = ", ".join(each for each in checks if each != SETTINGS)
 
@@ -112,6 +115,12 @@ class _Reading:
         elif not isinstance(given, list):
             self._wrong(path, f"{_dotted(path)}: it is not a list; allowed: a list of objects with a name each")
         else:
+            self._objects_count += len(given)
+            if self._objects_count > OBJECTS_MAX:
+                self._wrong(
+                    path, f"{_dotted(path)}: with it, there are {self._objects_count} objects; allowed: {OBJECTS_MAX}"
+                )
+                raise DefinitionsInvalid(self.mistakes)
             for index, each in enumerate(given):
                 self._object((*path, index), kind, each, found)
         return found
@@ -132,7 +141,7 @@ class _Reading:
         try:
             self._checks[kind](given)
         except QueueInvalid as wrong:
-            field = [int(part) if part.isdigit() else part for part in wrong.field.split(".")]
+            field = [int(part) if part.isascii() and part.isdigit() else part for part in wrong.field.split(".")]
             self._wrong((*path, *field), f"{_dotted(path)}, {given['name']!r}: {wrong}")
 
     def _mapping(self, path: Path, given: object, allowed: str) -> Mapping[str, object]:
@@ -143,6 +152,8 @@ class _Reading:
 
     def _wrong(self, path: Path, text: str) -> None:
         self.mistakes.append(Mistake(path, text))
+        if len(self.mistakes) >= MISTAKES_MAX:
+            raise DefinitionsInvalid(self.mistakes)
 
 
 def _dotted(path: Path) -> str:

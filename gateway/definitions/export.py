@@ -1,8 +1,9 @@
 """Export what operators created as a document: objects by message VPN and kind, without defaults."""
 
-import asyncio
 from collections.abc import Iterable, Mapping
+from functools import partial
 
+from sluicegate.gateway.definitions.background import in_background
 from sluicegate.gateway.definitions.document import SETTINGS, USERS, VERSION, Fields, Objects
 from sluicegate.gateway.definitions.kinds import KIND_BY_NAME, KINDS
 from sluicegate.gateway.operations.interface import NodeInterface
@@ -26,8 +27,7 @@ async def exported(
         view = known.get(name)
         if with_settings and view is not None and view.origin == OPERATOR:
             present[SETTINGS] = {name: {"name": name, **view.settings}}
-        # In a thread: the objects of a large document take a second to compare with the defaults.
-        document[name] = await asyncio.to_thread(_written, present, hashes)
+        document[name] = await in_background(partial(_written, present, hashes))
     return {"version": VERSION, "message_vpns": document}
 
 

@@ -4,12 +4,13 @@ Nothing is changed here. Profiles and message VPNs that a change needs must exis
 node would refuse is known only when `gateway.definitions.applying` makes the change.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from sluicegate.gateway.config.sections.admin import AccessLevel
+from sluicegate.gateway.definitions.background import in_background
 from sluicegate.gateway.definitions.document import (
     ADD,
     REMOVE,
@@ -44,6 +45,7 @@ class Step:
     vpn: str
     change: Change
     secrets: Fields = field(repr=False)
+    written: Collection[str] = ()  # ADD: the fields that the document gives; all others have their defaults
     refusal: str = ""  # why it cannot be made; empty: nothing is known against it
 
     @property
@@ -54,13 +56,16 @@ class Step:
     def view(self, outcome: DefinitionOutcome, reason: str = "") -> DefinitionView:
         """Return what becomes of it. Secrets are not shown."""
         change = self.change
+        fields = change.fields
+        if change.action == ADD:
+            fields = {name: value for name, value in fields.items() if name in self.written}
         return DefinitionView(
             vpn_name=self.vpn,
             kind=change.kind,
             name=change.name,
             outcome=outcome,
             reason=reason,
-            fields=change.fields,
+            fields=fields,
             before=change.before,
         )
 
@@ -100,8 +105,7 @@ async def planned(node: NodeInterface, wanted: Wanted, *, prune: bool, why_not: 
             steps.append(_of_no_vpn(vpn))
             continue
         present = await _present(node, vpn, by_kind, is_known=vpn in known)
-        # In a thread: the objects of a large document take a second to compare.
-        here, stay = await asyncio.to_thread(_compared, vpn, by_kind, present, prune, why_not)
+        here, stay = await in_background(partial(_compared, vpn, by_kind, present, prune, why_not))
         steps += here
         kept += stay
     return Plan(tuple(steps), tuple(kept))
@@ -124,7 +128,7 @@ async def _present(node: NodeInterface, vpn: str, wanted: Mapping[str, Objects],
 def _of_no_vpn(vpn: str) -> Step:
     """Return the refused step that stands for all objects of a message VPN that does not exist."""
     allowed = "create it first, or give its `settings` in the document"
-    return Step(vpn, Change(ADD, SETTINGS, vpn, {}, {}), {}, f"there is no message VPN {vpn!r}: {allowed}")
+    return Step(vpn, Change(ADD, SETTINGS, vpn, {}, {}), {}, refusal=f"there is no message VPN {vpn!r}: {allowed}")
 
 
 def _compared(
@@ -166,12 +170,13 @@ def _step(vpn: str, change: Change, wanted: Mapping[str, Objects], present: _Pre
     if change.kind == SETTINGS:
         refusal = refusal or present.refused_settings
     secrets: Fields = {}
+    given: Fields = wanted[change.kind][change.name] if change.action == ADD else {}
     if change.action == ADD and not refusal:
         try:
-            secrets = kind.secrets(wanted[change.kind][change.name])
+            secrets = kind.secrets(given)
         except Refused as missing:
             refusal = missing.reason
-    return Step(vpn, change, secrets, refusal)
+    return Step(vpn, change, secrets, given.keys(), refusal)
 
 
 def _checked(
@@ -185,7 +190,7 @@ def _checked(
             continue
         if name not in present.names[kind] or (kind, name) in removed:
             text = f"it needs the {KIND_BY_NAME[kind].label} {name!r}, which does not exist"
-            return Step(step.vpn, step.change, {}, text)
+            return replace(step, secrets={}, refusal=text)
     return step
 
 

@@ -26,7 +26,9 @@ class DefinitionView:
     name: str
     outcome: DefinitionOutcome
     reason: str = ""  # of a refusal, or why it is pending
-    fields: Mapping[str, object] = field(default_factory=dict)  # created: all; changed: the new values
+    fields: Mapping[str, object] = field(
+        default_factory=dict
+    )  # created: those that the document gives; changed: the new values
     before: Mapping[str, object] = field(default_factory=dict)  # changed: the values that they replace
 
 

@@ -3,8 +3,9 @@
 Each object needs the access level that an operation on it alone needs. An import is audited object by object.
 """
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from time import monotonic
 from typing import Final
 
@@ -27,11 +28,12 @@ from sluicegate.gateway.admin.operation import (
     TextParameter,
 )
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, level_too_low, permit
-from sluicegate.gateway.admin.requests import content_type, json_answer, read_body, text, truth, view_answer
+from sluicegate.gateway.admin.requests import content_type, json_answer, read_body, text, truth, view_json
 from sluicegate.gateway.admin.rest.schemas import fixed
 from sluicegate.gateway.config.document import ConfigError, Document
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
 from sluicegate.gateway.definitions.applying import applied, as_planned
+from sluicegate.gateway.definitions.background import in_background
 from sluicegate.gateway.definitions.document import (
     SETTINGS,
     VALUES_MAX,
@@ -56,7 +58,6 @@ YAML: Final = "application/yaml"  # RFC 9512
 JSON_BYTES_MAX: Final = 16 << 20  # more than 8 MiB of YAML, which the command line reads, have in JSON
 YAML_BYTES_MAX: Final = 1 << 20  # reading YAML takes some seconds for each MiB, JSON some milliseconds
 APPLY_S: Final = 20.0  # after which an import begins no other change
-MISTAKES_MAX: Final = 100  # that an answer lists
 assert APPLY_S < ANSWER_TIMEOUT_S, "otherwise the request would be cut off in the middle of a change"
 
 VPNS: Final = TextParameter("vpn", "message VPN to export; repeatable; default: all", NAME_CHARS_MAX)
@@ -145,11 +146,11 @@ async def export_definitions(node: NodeInterface, request: Request) -> Response:
         permit(request, request.state.operation, AccessLevel.ADMIN)
     document = await exported(node, vpns, with_settings=sees_settings, with_password_hashes=with_hashes)
     if form == "json":
-        packed, size_max = orjson.dumps(document), JSON_BYTES_MAX
+        packed, size_max = await in_background(partial(orjson.dumps, document)), JSON_BYTES_MAX
     else:
         from sluicegate.gateway.definitions.text import as_yaml  # late: importing PyYAML takes a twentieth of a start
 
-        packed, size_max = (await asyncio.to_thread(as_yaml, document)).encode(), YAML_BYTES_MAX
+        packed, size_max = (await in_background(partial(as_yaml, document))).encode(), YAML_BYTES_MAX
     if len(packed) > size_max:  # POST takes as much
         instead = "take JSON, or one message VPN at a time" if form == "yaml" else "take one message VPN at a time"
         raise Refused(f"the document has {len(packed)} bytes, and in this format at most {size_max}: {instead}")
@@ -206,23 +207,47 @@ def _vpns_of(request: Request) -> list[str]:
 )
 async def import_definitions(node: NodeInterface, request: Request) -> Response:
     """Create and change objects to match a document; a refusal ends it, and applying again goes on from there."""
-    ends_s = monotonic() + APPLY_S
     dry_run, prune = truth(request, DRY_RUN), truth(request, PRUNE)
-    wanted = await _document(request)
-    _check_levels(request, wanted)
-    plan = await planned(node, wanted, prune=prune, why_not=_why_not(request.state.account))
-    if dry_run:
-        return view_answer(as_planned(plan))
-    view = await applied(node, plan, has_time=lambda: monotonic() < ends_s, on_made=lambda step: _audit(request, step))
-    return view_answer(view)
+    account: AdminAccount = request.state.account
+    if account.highest_level() < AccessLevel.READ_WRITE:  # no document is for it, so none is read
+        permit(request, request.state.operation, AccessLevel.READ_WRITE)
+    body, is_yaml = await _body(request)
+    with _only_import(request):
+        ends_s = monotonic() + APPLY_S
+        wanted = await _document(request, body, is_yaml=is_yaml)
+        plan = await planned(node, wanted, prune=prune, why_not=_why_not(account))
+        if dry_run:
+            view = await in_background(partial(as_planned, plan))
+        else:
+            view = await applied(
+                node, plan, has_time=lambda: monotonic() < ends_s, on_made=lambda step: _audit(request, step)
+            )
+        return json_answer(await in_background(partial(view_json, view)))
 
 
-def _check_levels(request: Request, wanted: Wanted) -> None:
-    """Check that the account may change something of all that a document is about. Raises NotPermitted."""
+@contextmanager
+def _only_import(request: Request) -> Iterator[None]:
+    """Be the only import of this port. Raises Refused."""
+    state = request.app.state
+    if getattr(state, "is_importing", False):
+        raise Refused("another document is being applied; try again when it is done")
+    state.is_importing = True
+    try:
+        yield
+    finally:
+        state.is_importing = False
+
+
+def _check_levels(request: Request, root: Mapping[str, object]) -> None:
+    """Check that the account may change something of all that a document is about. Raises NotPermitted.
+
+    The objects are not read yet: who may not change them causes no further work.
+    """
     operation: str = request.state.operation
-    for vpn, by_kind in wanted.items():
+    given = root.get("message_vpns")
+    for vpn, by_kind in given.items() if isinstance(given, dict) else ():
         permit(request, operation, AccessLevel.READ_WRITE, vpn)
-        if SETTINGS in by_kind:
+        if isinstance(by_kind, dict) and SETTINGS in by_kind:
             permit(request, operation, AccessLevel.READ_WRITE)
 
 
@@ -251,24 +276,29 @@ def _audit(request: Request, step: Step) -> None:
     events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
 
 
-async def _document(request: Request) -> Wanted:
-    """Return the objects of the document in the body. Raises Unacceptable, with the mistakes in it."""
+async def _body(request: Request) -> tuple[bytes, bool]:
+    """Return the body of a request, and whether it is YAML. Raises Unacceptable."""
     given = content_type(request)
     if given not in (JSON, YAML):
         detail = f"the content type is {given!r}; send {JSON} or {YAML}"
         raise Unacceptable(415, "Neither JSON nor YAML", detail)
     body = await read_body(request, bytes_max=JSON_BYTES_MAX if given == JSON else YAML_BYTES_MAX)
-    # In a thread: a large document takes seconds.
-    return await asyncio.to_thread(_read, bytes(body), is_yaml=given == YAML)
+    return bytes(body), given == YAML
 
 
-def _read(body: bytes, *, is_yaml: bool) -> Wanted:
-    root, places = _from_yaml(body) if is_yaml else (_from_json(body), None)
+async def _document(request: Request, body: bytes, *, is_yaml: bool) -> Wanted:
+    """Return the objects of a document. Raises Unacceptable, with the mistakes in it, and NotPermitted."""
+    root, places = await in_background(partial(_from_yaml if is_yaml else _from_json, body))
+    _check_levels(request, root)
+    return await in_background(partial(_read, root, places))
+
+
+def _read(root: Mapping[str, object], places: Document | None) -> Wanted:
     try:
         return read_definitions(root, {kind.kind: kind.complete for kind in KINDS})
     except DefinitionsInvalid as invalid:
         mistakes: list[Mapping[str, object]] = []
-        for each in invalid.mistakes[:MISTAKES_MAX]:
+        for each in invalid.mistakes:
             found: dict[str, object] = {"path": _pointer(each.path), "detail": each.text}
             if places is not None:
                 place = places.place(each.path)
@@ -277,7 +307,7 @@ def _read(body: bytes, *, is_yaml: bool) -> Wanted:
         raise _wrong(mistakes) from None
 
 
-def _from_json(body: bytes) -> Mapping[str, object]:
+def _from_json(body: bytes) -> tuple[Mapping[str, object], None]:
     try:
         root: object = orjson.loads(body)
     except orjson.JSONDecodeError as problem:
@@ -285,7 +315,23 @@ def _from_json(body: bytes) -> Mapping[str, object]:
         raise _wrong([{"path": "", "detail": f"the body is not JSON: {problem.msg} ({where})"}]) from None
     if not isinstance(root, dict):
         raise _wrong([{"path": "", "detail": "it is not a mapping; allowed: version and message_vpns"}])
-    return root
+    _check_size(root)
+    return root, None
+
+
+def _check_size(root: object) -> None:
+    """Raise Unacceptable for more than VALUES_MAX values."""
+    count, level = 0, [root]
+    while level:
+        count += len(level)
+        if count > VALUES_MAX:
+            raise _wrong([{"path": "", "detail": f"the document has more than {VALUES_MAX} values"}])
+        level = [
+            each
+            for holder in level
+            if isinstance(holder, dict | list)
+            for each in (holder.values() if isinstance(holder, dict) else holder)
+        ]
 
 
 def _from_yaml(body: bytes) -> tuple[Mapping[str, object], Document]:

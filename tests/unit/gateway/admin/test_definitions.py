@@ -1,5 +1,6 @@
 """`GET` and `POST /definitions`: what operators created as a document, what it would change, and who may change it."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 
 import orjson
@@ -8,6 +9,7 @@ import yaml
 
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.views.clients.accounts import UserView
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 from support.operations.admin_accounts import ask, basic, configured
@@ -128,6 +130,17 @@ def test_a_document_that_takes_long_is_applied_by_several_requests(
             "/message_vpns/default/colours",
             "allowed: settings, queue_templates, queues",
         ),
+        (
+            '{"version":1,"message_vpns":{"default":{"queues":[{"name":"q","²":1}]}}}'.encode(),
+            "/message_vpns/default/queues/0/²",
+            "²",
+        ),
+        (b'{"version":1,"a":[' + b"1," * 1_000_000 + b"1]}", "", "more than 1000000 values"),
+        (
+            b'{"version":1,"message_vpns":{"default":{"queues":[' + b"1," * 100_000 + b"1]}}}",
+            "/message_vpns/default/queues",
+            "allowed: 100000",
+        ),
         (b'{"version":1,"message_vpns":' + b'{"a":' * 500 + b"1" + b"}" * 501, "/message_vpns/a/a", "no such kind"),
     ],
 )
@@ -146,7 +159,8 @@ def test_yaml_is_taken_as_well_and_its_mistakes_have_lines(admin: RunningAdmin, 
     answer = admin.ask("POST", "/definitions", text, YAML)
     [mistake] = orjson.loads(answer.body)["mistakes"]
     assert (answer.status, mistake["line"], mistake["column"]) == (400, 6, 18)
-    for broken in (b"version: [", b"version: \xff"):
+    halves = (b'version: 1\nmessage_vpns: {"\\uD800": {}}', b'version: 1\nmessage_vpns: {default: {"\\uD800": []}}')
+    for broken in (b"version: [", b"version: \xff", *halves):
         assert admin.ask("POST", "/definitions", broken, YAML).status == 400
     assert outcomes(admin.ask("POST", "/definitions", text.replace(b"-1", b"1"), YAML)) == [("a", "created")]
     exported = admin.ask("GET", "/definitions?format=yaml")
@@ -219,3 +233,35 @@ def test_each_change_of_a_document_is_audited_without_secrets(guarded: RunningAd
     ]
     assert b"the-secret" not in answer.body
     assert "the-secret" not in repr([event.text() for event in told])
+
+
+def test_of_many_mistakes_the_first_hundred_are_told(admin: RunningAdmin) -> None:
+    answer = admin.ask("POST", "/definitions", document(queues=[{}] * 50_000))
+    assert (answer.status, len(orjson.loads(answer.body)["mistakes"])) == (400, 100)
+
+
+def test_a_document_is_read_for_those_only_who_may_change_what_it_is_about(guarded: RunningAdmin) -> None:
+    """Else whoever has an account could have the gateway work for seconds."""
+    wrong = {"version": 1, "message_vpns": {"sales": {"queues": [{}]}}}
+    assert ask(guarded, "tenant", "POST", "/definitions", wrong).status == 403
+    assert ask(guarded, "reader", "POST", "/definitions", {"version": 2}).status == 403
+    assert ask(guarded, "writer", "POST", "/definitions", wrong).status == 400
+
+
+def test_one_document_is_applied_at_a_time(
+    admin: RunningAdmin, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one is refused, and can be applied afterwards."""
+    second: list[Answer] = []
+    create = node.create_user
+
+    async def create_slowly(asked: Mapping[str, object]) -> UserView:
+        second.append(await asyncio.to_thread(admin.ask, "POST", "/definitions", document()))
+        return await create(asked)
+
+    monkeypatch.setattr(node, "create_user", create_slowly)
+    users = document(users=[{"name": "ada", "password": "engine"}])
+    assert outcomes(admin.ask("POST", "/definitions", users)) == [("ada", "created")]
+    [refused] = second
+    assert (refused.status, b"another document" in refused.body) == (409, True)
+    assert admin.ask("POST", "/definitions", document()).status == 200
