@@ -42,6 +42,7 @@ def proton() -> Path:
         scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
         scenarios.requests_are_answered,
         scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
+        scenarios.a_question_whose_answer_is_refused_does_no_harm,
     ],
     ids=lambda check: check.__name__,
 )
@@ -56,6 +57,7 @@ def test_paho_c(check: scenarios.Scenario, paho: Path, broker: Broker) -> None:
         scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
         scenarios.requests_are_answered,
         scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
+        scenarios.a_question_whose_answer_is_refused_does_no_harm,
         scenarios.a_rejected_message_is_found_in_the_dead_message_queue,
     ],
     ids=lambda check: check.__name__,

@@ -33,6 +33,7 @@ CHECKS = (
     scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
     scenarios.requests_are_answered,
     scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
+    scenarios.a_question_whose_answer_is_refused_does_no_harm,
     scenarios.a_transaction_takes_an_order_and_leaves_an_invoice,
     scenarios.a_rejected_message_is_found_in_the_dead_message_queue,
 )

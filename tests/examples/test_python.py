@@ -40,6 +40,13 @@ def test_a_question_without_an_address_does_no_harm(
     scenarios.a_question_without_an_address_for_its_answer_does_no_harm(programs(client), broker)
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_question_whose_answer_is_refused_does_no_harm(
+    client: str, programs: Callable[[str], Programs], broker: Broker
+) -> None:
+    scenarios.a_question_whose_answer_is_refused_does_no_harm(programs(client), broker)
+
+
 @pytest.mark.parametrize(("client", "other"), list(zip(CLIENTS, CLIENTS[1:] + CLIENTS[:1], strict=True)))
 def test_each_client_answers_another(
     client: str, other: str, programs: Callable[[str], Programs], broker: Broker

@@ -27,6 +27,7 @@ def built() -> Path:
         scenarios.workers_share_the_queue_and_keep_the_order_of_keys,
         scenarios.requests_are_answered,
         scenarios.a_question_without_an_address_for_its_answer_does_no_harm,
+        scenarios.a_question_whose_answer_is_refused_does_no_harm,
     ],
     ids=lambda check: check.__name__,
 )

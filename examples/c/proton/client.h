@@ -19,11 +19,15 @@
 void opened(pn_session_t *session);
 void handle(pn_event_t *event);
 
-static inline void fail(const char *what, pn_condition_t *why) {
+static inline void report(const char *what, pn_condition_t *why) {
     int is_known = why != NULL && pn_condition_is_set(why);
     const char *text = is_known ? pn_condition_get_description(why) : NULL;
     fprintf(stderr, "%s: %s%s%s\n", what, is_known ? pn_condition_get_name(why) : "no reason given",
             text != NULL ? ": " : "", text != NULL ? text : "");
+}
+
+static inline void fail(const char *what, pn_condition_t *why) {
+    report(what, why);
     exit(EXIT_FAILURE);
 }
 
@@ -64,11 +68,17 @@ static inline pn_delivery_t *send_text(pn_link_t *sender, pn_message_t *message,
     return delivery;
 }
 
-/* Says whether the event is the outcome of a message that was sent, and ends the program if it was not stored. */
+/* Says whether the event is the outcome of a message that was sent. */
+static inline int was_decided(pn_event_t *event) {
+    pn_delivery_t *delivery = pn_event_delivery(event);
+    return pn_event_type(event) == PN_DELIVERY && pn_link_is_sender(pn_delivery_link(delivery)) &&
+           pn_delivery_updated(delivery);
+}
+
+/* Says the same, and ends the program if the message was not stored. */
 static inline int was_stored(pn_event_t *event) {
     pn_delivery_t *delivery = pn_event_delivery(event);
-    if (pn_event_type(event) != PN_DELIVERY || !pn_link_is_sender(pn_delivery_link(delivery)) ||
-        !pn_delivery_updated(delivery)) {
+    if (!was_decided(event)) {
         return 0;
     }
     if (pn_delivery_remote_state(delivery) != PN_ACCEPTED) {

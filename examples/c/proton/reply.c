@@ -25,7 +25,10 @@ void handle(pn_event_t *event) {
         pn_message_set_correlation_id(answer, pn_message_get_correlation_id(question));
         pn_delivery_set_context(send_text(answers, answer, price_of(text_of(question))), delivery);
         pn_message_free(answer);
-    } else if (was_stored(event)) {
+    } else if (was_decided(event)) {
+        if (pn_delivery_remote_state(delivery) != PN_ACCEPTED) { /* whoever asked may be gone */
+            report("answer not stored", pn_disposition_condition(pn_delivery_remote(delivery)));
+        }
         settle(pn_delivery_get_context(delivery), PN_ACCEPTED); /* before this, the question comes again */
         pn_delivery_settle(delivery);
     }

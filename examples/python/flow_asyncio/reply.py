@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import sys
 
 import sluicegate
 
@@ -18,7 +19,7 @@ def answer_to(question):
 
 
 async def main():
-    """Answer, then accept: a question whose answer is not stored comes again."""
+    """Answer, then accept: before that, the question comes again if the program dies."""
     async with (
         sluicegate.Client(os.environ.get("FLOW_URL", "flow://127.0.0.1")) as client,
         client.consumer("prices") as questions,
@@ -26,7 +27,10 @@ async def main():
     ):
         async for question in questions:
             if question.reply_to:  # otherwise nobody waits for an answer
-                await answers.publish(answer_to(question))
+                try:
+                    await answers.publish(answer_to(question))
+                except sluicegate.PublishRefused as refused:  # whoever asked may be gone
+                    print(f"answer not stored: {refused}", file=sys.stderr)
             question.accept()
 
 

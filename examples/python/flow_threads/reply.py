@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import sys
 
 import sluicegate
 
@@ -25,5 +26,8 @@ with (
     while True:
         question = questions.receive()
         if question.reply_to:  # otherwise nobody waits for an answer
-            answers.publish(answer_to(question))  # then accept: a question whose answer is not stored comes again
-        question.accept()
+            try:
+                answers.publish(answer_to(question))
+            except sluicegate.PublishRefused as refused:  # whoever asked may be gone
+                print(f"answer not stored: {refused}", file=sys.stderr)
+        question.accept()  # before this, the question comes again if the program dies

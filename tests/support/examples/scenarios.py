@@ -83,6 +83,12 @@ def a_question_without_an_address_for_its_answer_does_no_harm(programs: Programs
     a_request_is_answered(programs, programs, broker)
 
 
+def a_question_whose_answer_is_refused_does_no_harm(programs: Programs, broker: Broker) -> None:
+    """`reply` goes on: the shopper has left, and its queue with it. The question does not come again."""
+    broker.publish(sluicegate.Message(b"pear", queue="prices", is_text=True, reply_to="#q/gone"))
+    a_request_is_answered(programs, programs, broker)
+
+
 def requests_are_answered(programs: Programs, broker: Broker) -> None:
     """`request` and `reply` of one client."""
     a_request_is_answered(programs, programs, broker)

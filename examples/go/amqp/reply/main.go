@@ -51,7 +51,11 @@ func reply(ctx context.Context) error {
 				Properties: &amqp.MessageProperties{To: asked.ReplyTo, CorrelationID: asked.CorrelationID},
 				Value:      price,
 			}
-			if err := sender.Send(ctx, answer, nil); err != nil {
+			err := sender.Send(ctx, answer, nil)
+			var refused *amqp.Error
+			if errors.As(err, &refused) {
+				log.Print("answer not stored: ", refused) // whoever asked may be gone
+			} else if err != nil {
 				return err
 			}
 		}

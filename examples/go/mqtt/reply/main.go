@@ -26,8 +26,11 @@ func main() {
 		select {
 		case received := <-questions:
 			if received.Packet.Properties.ResponseTopic != "" { // otherwise nobody waits for an answer
-				if _, err := manager.Publish(ctx, answer(received.Packet)); err != nil {
+				response, err := manager.Publish(ctx, answer(received.Packet))
+				if err != nil && response == nil {
 					log.Fatal(err) // the question is not acknowledged: the broker gives it to another worker
+				} else if err != nil {
+					log.Print("answer not stored: ", err) // whoever asked may be gone
 				}
 			}
 			if err := received.Client.Ack(received.Packet); err != nil {

@@ -4,6 +4,7 @@ import jakarta.jms.JMSConsumer;
 import jakarta.jms.JMSContext;
 import jakarta.jms.JMSException;
 import jakarta.jms.JMSProducer;
+import jakarta.jms.JMSRuntimeException;
 import jakarta.jms.Message;
 import java.util.Map;
 
@@ -21,7 +22,11 @@ public class Reply {
                 if (question.getJMSReplyTo() != null) { // otherwise nobody waits for an answer
                     answers.setJMSCorrelationID(question.getJMSCorrelationID());
                     String price = PRICES.getOrDefault(question.getBody(String.class), "unknown");
-                    answers.send(question.getJMSReplyTo(), price);
+                    try {
+                        answers.send(question.getJMSReplyTo(), price);
+                    } catch (JMSRuntimeException refused) { // whoever asked may be gone
+                        System.err.println("answer not stored: " + refused.getMessage());
+                    }
                 }
                 question.acknowledge(); // before this, the question comes again if the worker dies
             }
