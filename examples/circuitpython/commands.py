@@ -2,7 +2,7 @@
 
 import time
 
-from connection import LOST, NAME, connect, leave
+from connection import LOST, NAME, clear, connect, leave
 
 
 def carry_out(client, topic, command):
@@ -18,14 +18,18 @@ def listen():
     return client
 
 
-client = listen()
+client = None
 while True:
     try:
+        if client is None:
+            client = listen()  # `client.reconnect()` would begin a new session
         client.loop(timeout=1)
     except KeyboardInterrupt:
-        leave(client)
+        if client is not None:
+            leave(client)
         break
     except LOST as error:
-        print(f"connection lost: {error}")
+        print(f"not connected: {error}")
+        client = None
+        clear()
         time.sleep(1)
-        client = listen()  # `client.reconnect()` would begin a new session

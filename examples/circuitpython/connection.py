@@ -3,10 +3,10 @@
 import os
 import ssl
 
+import adafruit_connection_manager
 import adafruit_minimqtt.adafruit_minimqtt as mqtt
 
 try:
-    import adafruit_connection_manager
     import wifi  # a board: settings.toml has the names of its network, and it is connected already
 
     sockets = adafruit_connection_manager.get_radio_socketpool(wifi.radio)
@@ -33,6 +33,11 @@ def connect(clean_session=True, on_message=None):
     client.connect(clean_session=clean_session)
     client.publish(f"devices/{NAME}/state", "here", qos=1, retain=True)
     return client
+
+
+def clear():
+    """Close what is left of a lost connection. MiniMQTT does not, and then cannot connect to the broker again."""
+    adafruit_connection_manager.connection_manager_close_all()
 
 
 def leave(client):

@@ -27,10 +27,10 @@ def programs(folder: Path, broker: Broker) -> Programs:
     return Programs(lambda name: [python, "-u", str(folder / f"{name}.py")], broker)
 
 
-def prints(running: Running, line: str) -> None:
-    """Wait until a program has printed a line."""
+def prints(running: Running, beginning: str, times: int = 1) -> None:
+    """Wait until a program has printed so many lines that begin so."""
     deadline = time.monotonic() + WITHIN_S
-    while line not in running.lines:
+    while sum(each.startswith(beginning) for each in running.lines) < times:
         assert time.monotonic() < deadline, running.lines
         time.sleep(0.01)
 
@@ -59,3 +59,13 @@ def test_commands_wait_for_a_board_that_sleeps(programs: Programs, broker: Broke
     with programs.running("commands") as again:
         prints(again, "command: off")
     assert [each for each in again.lines if each.startswith("command")] == ["command: on", "command: off"]
+
+
+def test_a_board_waits_for_a_broker_that_is_away(programs: Programs, broker: Broker) -> None:
+    """When it starts, and when it connects again."""
+    with programs.running("commands") as board:
+        for times in (1, 2):
+            broker.stop()
+            prints(board, "not connected", times=times)
+            broker.start()
+            prints(board, "waiting for commands", times=times)
