@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -56,10 +57,20 @@ def follow(process: GatewayProcess, subscribe: str, publish_it: str) -> str:
     with programs.running([program(here[0]), *here[1:]]) as subscriber:
         wait_until(lambda: "hello/#" in process.leads_to("hello/world"), within_s=wait_s, what=subscribe)
         subprocess.run([program(there[0]), *there[1:]], check=True, timeout=wait_s)
-        assert subscriber.stdout is not None
-        printed = subscriber.stdout.readline()
+        lines = _first_lines(subscriber)
+        wait_until(lambda: lines != [], within_s=wait_s, what=f"a line of {subscribe}")
+        printed = lines[0]
     wait_until(lambda: "hello/#" not in process.leads_to("hello/world"), within_s=wait_s, what="it to leave")
     return printed
+
+
+def _first_lines(process: "subprocess.Popen[str]") -> list[str]:
+    """Return a list that gets the first line that a program prints."""
+    stdout = process.stdout
+    assert stdout is not None
+    lines: list[str] = []
+    threading.Thread(target=lambda: lines.append(stdout.readline()), daemon=True).start()
+    return lines
 
 
 def test_an_empty_broker_shows_the_first_steps_until_there_is_a_message(page: Page, running: GatewayProcess) -> None:

@@ -12,6 +12,8 @@ const TOPIC = "hello/world";
 const PAHO_PUBLISH = `import sys, paho.mqtt.client as mqtt; client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2); client.connect(sys.argv[1], int(sys.argv[2])); client.loop_start(); client.publish('${TOPIC}', 'first message', qos=1).wait_for_publish(); client.disconnect()`;
 const PAHO_SUBSCRIBE = "import sys, paho.mqtt.subscribe as mqtt; mqtt.callback(lambda client, data, message: print(message.topic, message.payload.decode(), flush=True), 'hello/#', hostname=sys.argv[1], port=int(sys.argv[2]))";
 
+let hiddenHere = false; // since the console was loaded: a browser may have no storage
+
 /** Return the first steps; they are hidden where they are not needed, and stay to the end for who follows them. */
 export function firstSteps() {
   const element = h("section", { class: "card first-steps", hidden: true, "aria-label": "First steps" });
@@ -42,6 +44,7 @@ async function look(element, shown) {
 }
 
 function isHidden() {
+  if (hiddenHere) return true;
   try {
     return localStorage.getItem(HIDDEN) !== null;
   } catch {
@@ -51,10 +54,11 @@ function isHidden() {
 
 /** Show the steps no more in this browser: the operator has published a message, which no client has carried. */
 export function endFirstSteps() {
+  hiddenHere = true;
   try {
     localStorage.setItem(HIDDEN, "1");
   } catch {
-    // then it comes back with the next visit
+    // then they come back when the console is loaded again
   }
 }
 

@@ -101,7 +101,9 @@ export class GatheredCharts {
   /** Add the values of one reading by figure, null for what is not known, and draw the last minutes. */
   add(atMs, values) {
     const at = atMs / 1000;
-    if (at <= (this.#times.at(-1) ?? 0)) this.#begin(); // the clock was set back
+    const last = this.#times.at(-1) ?? 0;
+    if (at === last) return; // two readings within a millisecond
+    if (at < last) this.#begin(); // the clock was set back
     this.#times.push(at);
     const gone = Math.max(this.#times.findIndex((each) => each > at - GATHERED_S), 0);
     this.#times.splice(0, gone);
