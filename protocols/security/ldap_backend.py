@@ -1,7 +1,8 @@
 """Ask an LDAP directory who may come in: a simple bind with the user's password (RFC 4513, 5.1.3), then its groups.
 
 The name of the user's entry comes from a template, or from a search as a service account. An empty password is never
-sent: a directory would take it for an unauthenticated bind, and say yes to it (RFC 4513, 5.1.2).
+sent: a directory would take it for an unauthenticated bind, and say yes to it (RFC 4513, 5.1.2). Directories ignore
+case and blanks in names; here a user has one name, spelled as in its entry, for limits and rights are kept by name.
 
 ldap3 blocks, so each question runs in a thread. Connections are kept; each question begins with a bind of its own.
 """
@@ -10,18 +11,19 @@ import asyncio
 import math
 import ssl
 import threading
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Literal, final
 
 import ldap3
 from ldap3.core.exceptions import LDAPException
-from ldap3.utils.conv import escape_filter_chars
 from ldap3.utils.dn import escape_rdn
 
 from sluicegate.actors.runtime.clock import Clock
+from sluicegate.protocols.security import distinguished_names, ldap_filters
 from sluicegate.protocols.security.backends import Admission, BackendFailed, Login, LoginFailed
 
 GROUPS_MAX: Final = 1_000  # of one user
@@ -52,7 +54,7 @@ class Directory:
     url: str
     start_tls: bool
     ca_file: Path | None
-    user_dn: str  # with {username}; empty: the entry is searched for
+    user_dn: str  # a name (DN) with {username}; empty: the entry is searched for
     bind_dn: str  # the service account; empty: searches are made as the user, or anonymously
     bind_password: str
     user_base: str
@@ -60,6 +62,12 @@ class Directory:
     group_base: str  # empty: groups are not searched for
     group_filter: str  # with {dn} or {username}
     groups: tuple[GroupProfiles, ...]  # the first that fits holds; empty: all users are let in
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    dn: str
+    names: set[str]  # the values of the attributes that were asked for
 
 
 class _TooMany(Exception):
@@ -102,7 +110,7 @@ class LdapBackend:
             raise BackendFailed("it is asked no more")
         if not 0 < len(login.password) <= PASSWORD_BYTES_MAX or "\0" in login.user_name:
             return None
-        if len(login.user_name.encode()) > USER_NAME_BYTES_MAX:
+        if login.user_name != login.user_name.strip() or len(login.user_name.encode()) > USER_NAME_BYTES_MAX:
             return None
         try:
             login.password.decode()
@@ -174,7 +182,9 @@ class LdapBackend:
             raise BackendFailed(f"ca_file {str(directory.ca_file)!r}: {error}") from None
         connection: ldap3.Connection | None = None
         try:
-            server = ldap3.Server(directory.url, tls=tls, connect_timeout=self._timeout_s, get_info=ldap3.NONE)
+            server = ldap3.Server(
+                directory.url.rstrip("/"), tls=tls, connect_timeout=self._timeout_s, get_info=ldap3.NONE
+            )
             connection = ldap3.Connection(
                 server,
                 authentication=ldap3.ANONYMOUS,
@@ -195,28 +205,57 @@ class LdapBackend:
 
     def _decide(self, connection: ldap3.Connection, user_name: str, password: bytes) -> Admission | None:
         directory = self._directory
+        names: set[str] = set()
         if directory.user_dn:
-            dn = directory.user_dn.replace("{username}", escape_rdn(user_name))
+            dn = directory.user_dn.replace(ldap_filters.USER, escape_rdn(user_name))
         else:
-            self._bind_service(connection)
-            try:
-                found = self._search(connection, directory.user_base, directory.user_filter, "", user_name)
-            except _TooMany:
-                return None  # it is not clear who is meant
-            if len(found) != 1:  # likewise, or there is none
+            entry = self._find_user(connection, user_name)
+            if entry is None:
                 return None
-            (dn,) = found
+            dn, names = entry.dn, entry.names
         if not _binds(connection, dn, password):
             return None
-        if not directory.group_base:
-            return _admission(directory.groups, set())
-        if directory.bind_dn:
+        if directory.bind_dn and (directory.user_dn or directory.group_base):
             self._bind_service(connection)
+        if directory.user_dn:
+            is_named_so = self._is_spelled_as(connection, dn)
+        else:
+            is_named_so = bool(names & ldap_filters.names(directory.user_filter, user_name))
+        if not is_named_so:
+            return None
+        return _admission(directory.groups, self._groups_of(connection, dn, user_name))
+
+    def _find_user(self, connection: ldap3.Connection, user_name: str) -> _Entry | None:
+        directory = self._directory
+        self._bind_service(connection)
+        wanted = ldap_filters.filled(directory.user_filter, user_name)
+        attributes = ldap_filters.naming_attributes(directory.user_filter)
         try:
-            groups = self._search(connection, directory.group_base, directory.group_filter, dn, user_name)
+            found = self._search(connection, directory.user_base, wanted, attributes=attributes, entries_max=2)
+        except _TooMany:
+            return None  # it is not clear who is meant
+        return found[0] if len(found) == 1 else None
+
+    def _is_spelled_as(self, connection: ldap3.Connection, dn: str) -> bool:
+        """Return whether the name of an entry has the user's name in the same spelling. Raises LoginFailed."""
+        found = self._search(connection, dn, "(objectClass=*)", scope="BASE")
+        if not found:
+            raise LoginFailed(f"it does not show the entry {dn!r}, so it is not known how the user's name is spelled")
+        template = distinguished_names.values(self._directory.user_dn)
+        asked, is_named = distinguished_names.values(dn), distinguished_names.values(found[0].dn)
+        places = [place for place, value in enumerate(template) if ldap_filters.USER in value]
+        return len(asked) == len(is_named) and all(asked[place] == is_named[place] for place in places)
+
+    def _groups_of(self, connection: ldap3.Connection, dn: str, user_name: str) -> set[distinguished_names.Canonical]:
+        directory = self._directory
+        if not directory.group_base:
+            return set()
+        wanted = ldap_filters.filled(directory.group_filter, user_name, dn)
+        try:
+            found = self._search(connection, directory.group_base, wanted, entries_max=GROUPS_MAX)
         except _TooMany:
             raise LoginFailed(f"it does not list all groups of {dn!r}: there are too many") from None
-        return _admission(directory.groups, {_canonical(each) for each in groups})
+        return {distinguished_names.canonical(each.dn) for each in found}
 
     def _bind_service(self, connection: ldap3.Connection) -> None:
         directory = self._directory
@@ -229,28 +268,32 @@ class LdapBackend:
             text = f"it refuses the service account {directory.bind_dn!r}: {connection.result['description']}"
             raise BackendFailed(text)
 
-    def _search(self, connection: ldap3.Connection, base: str, pattern: str, dn: str, user_name: str) -> list[str]:
-        """Return the names of the entries that a filter matches (RFC 4515: what is filled in is escaped).
+    def _search(
+        self,
+        connection: ldap3.Connection,
+        base: str,
+        wanted: str,
+        *,
+        scope: Literal["BASE", "SUBTREE"] = "SUBTREE",
+        attributes: Sequence[str] = (ldap3.NO_ATTRIBUTES,),
+        entries_max: int = 1,
+    ) -> list[_Entry]:
+        """Return the entries that a filter matches, with the values of these attributes.
 
-        Raises BackendFailed, and _TooMany where there are more than the directory lists.
+        Raises BackendFailed, LoginFailed if the user lacks the right to search, and _TooMany if there are more.
         """
-        values = {"{dn}": escape_filter_chars(dn), "{username}": escape_filter_chars(user_name)}
-        wanted = pattern
-        if "{dn}" in pattern:
-            before, after = pattern.split("{dn}", 1)
-            wanted = before.replace("{username}", values["{username}"]) + values["{dn}"]
-            wanted += after.replace("{dn}", values["{dn}"]).replace("{username}", values["{username}"])
-        else:
-            wanted = pattern.replace("{username}", values["{username}"])
-        connection.search(base, wanted, attributes=[ldap3.NO_ATTRIBUTES], size_limit=GROUPS_MAX)
+        connection.search(base, wanted, search_scope=scope, attributes=list(attributes), size_limit=entries_max)
         result = connection.result["result"]
         if result == NO_SUCH_OBJECT:
             return []
         if result == SIZE_LIMIT_EXCEEDED:
             raise _TooMany
         if result != SUCCESS:
-            raise BackendFailed(f"it refuses a search below {base!r}: {connection.result['description']}")
-        return [each["dn"] for each in connection.response or () if each["type"] == "searchResEntry"]
+            is_of_user = connection.authentication == ldap3.SIMPLE and not self._directory.bind_dn
+            kind = LoginFailed if is_of_user and result not in FAULTS else BackendFailed
+            raise kind(f"it refuses a search below {base!r}: {connection.result['description']}")
+        found = [each for each in connection.response or () if each["type"] == "searchResEntry"]
+        return [_Entry(each["dn"], _texts(each["raw_attributes"])) for each in found]
 
 
 def _binds(connection: ldap3.Connection, dn: str, password: bytes) -> bool:
@@ -275,18 +318,17 @@ def _bind(connection: ldap3.Connection, dn: str, password: bytes) -> int:
     return int(connection.result["result"])
 
 
-def _admission(groups: tuple[GroupProfiles, ...], member_of: set[str]) -> Admission | None:
+def _texts(attributes: Mapping[str, list[bytes]]) -> set[str]:
+    return {value.decode(errors="replace") for values in attributes.values() for value in values}
+
+
+def _admission(groups: tuple[GroupProfiles, ...], member_of: Set[distinguished_names.Canonical]) -> Admission | None:
     if not groups:
         return Admission()
     for each in groups:
-        if not each.group or _canonical(each.group) in member_of:
+        if not each.group or distinguished_names.canonical(each.group) in member_of:
             return each.admission
     return None
-
-
-def _canonical(dn: str) -> str:
-    """Return a name in a form that is equal for spellings that differ in case, and in blanks between its parts."""
-    return ",".join([part.strip().lower() for part in dn.split(",")])
 
 
 def _give_up(connection: ldap3.Connection) -> None:

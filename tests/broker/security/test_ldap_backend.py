@@ -51,7 +51,7 @@ async def asking(
 
 async def login(broker: RunningBroker, user: str = "eve", password: bytes = b"secret") -> int:
     raw = await broker.open(5)
-    raw.send(mqtt.connect("device", level=5, user_name=user, password=password))
+    raw.send(mqtt.connect(f"device of {user[:20]}", level=5, user_name=user, password=password))
     return mqtt.connack(await raw.packet(), 5).reason_code
 
 
@@ -108,6 +108,44 @@ async def test_a_user_has_the_profiles_of_the_first_group_that_fits(
         assert broker.node.default.external.usernames["eve"].acl_profile == "strict"
         assert await login(broker, "a,b(*)") == WRONG  # it is in none of the groups
         await client.leave()
+
+
+@pytest.mark.parametrize("group", ["cn=a\\, b,dc=example", "CN=A\\2C B, DC=example", "2.5.4.3=a"])
+async def test_a_group_is_the_same_in_each_spelling_of_its_name(
+    tmp_path: Path, certificates: Certificates, group: str
+) -> None:
+    """RFC 4514, 2.4: a comma in a value is escaped in one of two ways."""
+    groups = (f"{LDAP}group_base={SUFFIX}", f"{LDAP}groups=[{{group: '{group}'}}]")
+    async with asking(tmp_path, certificates, *TEMPLATE, *groups) as (broker, _):
+        assert await login(broker, "a,b(*)") == (WRONG if group == "2.5.4.3=a" else RIGHT)
+
+
+@pytest.mark.parametrize("way", ["template", "search"])
+async def test_an_entry_lets_its_user_in_under_one_spelling_of_its_name(
+    tmp_path: Path, certificates: Certificates, way: str
+) -> None:
+    """The directory itself ignores case and blanks. Limits and rights are those of a name."""
+    settings = TEMPLATE if way == "template" else by_search(tmp_path)
+    async with asking(tmp_path, certificates, *settings) as (broker, _):
+        for user in ("EVE", "Eve", " eve", "eve ", "\N{FULLWIDTH LATIN SMALL LETTER E}ve"):
+            assert await login(broker, user) == WRONG
+        assert await login(broker) == RIGHT
+        assert set(broker.node.default.external.usernames) == {"eve"}
+
+
+async def test_an_entry_that_its_user_may_not_read_needs_a_service_account(
+    tmp_path: Path, certificates: Certificates, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else it is not known how its name is spelled."""
+    async with asking(tmp_path, certificates, *TEMPLATE) as (broker, _):
+        assert await login(broker, "Hidden") == UNAVAILABLE
+        assert "does not show the entry" in caplog.text
+        assert await login(broker) == RIGHT
+    secret = tmp_path / "service"
+    secret.write_text(SERVICE_PASSWORD)
+    service = (f"{LDAP}bind_dn={SERVICE}", f"{LDAP}bind_password_file={secret}")
+    async with asking(tmp_path / "again", certificates, *TEMPLATE, *service) as (broker, _):
+        assert await login(broker, "Hidden") == RIGHT
 
 
 @pytest.mark.parametrize("way", ["ldaps", "StartTLS"])
@@ -180,11 +218,23 @@ async def test_a_user_whose_groups_are_not_all_listed_holds_up_nobody_else(
 
 
 async def test_many_logins_at_once_share_a_few_connections(tmp_path: Path, certificates: Certificates) -> None:
-    """Each begins with a bind of its own: no login has the identity of another."""
-    settings = (*by_search(tmp_path), f"{LDAP}max_concurrent_requests=2", f"{LDAP}cache_s=0")
+    """Each begins with a bind of its own: no login has the identity or the groups of another."""
+    groups = "[{group: 'cn=devices,dc=example', acl_profile: strict}, {group: 'cn=a\\, b,dc=example'}]"
+    settings = (
+        *by_search(tmp_path),
+        *(f"{LDAP}max_concurrent_requests=2", f"{LDAP}cache_s=0"),
+        *(f"{LDAP}group_base={SUFFIX}", f"{LDAP}groups={groups}", STRICT),
+    )
     async with asking(tmp_path, certificates, *settings) as (broker, _):
-        assert await login(broker) == RIGHT
-        assert await asyncio.gather(*[login(broker) for _ in range(10)]) == [RIGHT] * 10
+        assert await asyncio.gather(*[login(broker, user) for user in ("eve", "a,b(*)")]) == [RIGHT] * 2
+        logins = [
+            each
+            for number in range(5)
+            for each in (login(broker), login(broker, f"nobody-{number}"), login(broker, "a,b(*)"))
+        ]
+        assert await asyncio.gather(*logins) == [RIGHT, WRONG, RIGHT] * 5
+        profiles = {name: each.acl_profile for name, each in broker.node.default.external.usernames.items()}
+        assert profiles == {"eve": "strict", "a,b(*)": "default"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -198,11 +248,26 @@ async def test_every_protocol_asks(tmp_path: Path, certificates: Certificates, p
 def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path) -> None:
     url = f"{LDAP}url=ldaps://directory.example"
     for settings, reason in (
-        ((f"{LDAP}url=http://x",), "ldaps://HOST"),
+        *[
+            ((f"{LDAP}url={wrong}", *TEMPLATE), "ldaps://HOST")
+            for wrong in (
+                *("http://x", "ldaps://x:99999", "ldaps://x:abc", "ldaps://x:0", "ldaps://x:", "ldaps://[::1"),
+                *("ldaps://user@x", "ldaps://x?uid", "ldaps://x#y", "ldaps://[fe80::1%eth0]", "ldaps://x/dc=example"),
+            )
+        ],
         ((f"{LDAP}url=ldap://directory.example", *TEMPLATE), "needs start_tls"),
         ((url, *TEMPLATE, f"{LDAP}start_tls=true"), "start_tls is for ldap URLs"),
         ((url,), "one of user_dn and user_base"),
         ((url, f"{LDAP}user_dn=uid=x"), "username"),
+        ((url, f"{LDAP}user_dn='{{username}}@example.com'"), "not the name"),
+        ((url, f"{LDAP}user_dn='{{username}}=x,dc=example'"), "user_dn"),
+        ((url, f"{LDAP}user_base=people"), "user_base: 'people' is not the name"),
+        ((url, f"{LDAP}user_base={SUFFIX}", f"{LDAP}user_filter=(uid={{username}}"), "is no filter"),
+        ((url, f"{LDAP}user_base={SUFFIX}", f"{LDAP}user_filter=(uid={{username}}*)"), "compared with an attribute"),
+        ((url, *TEMPLATE, f"{LDAP}group_base={SUFFIX}", f"{LDAP}group_filter=member={{dn}}"), "is no filter"),
+        ((url, *TEMPLATE, f"{LDAP}group_base={SUFFIX}"), "groups is missing"),
+        ((url, *TEMPLATE, f"{LDAP}group_filter=(memberUid={{username}})"), "groups is missing"),
+        ((url, *TEMPLATE, f"{LDAP}group_base={SUFFIX}", f"{LDAP}groups=[{{group: devices}}]"), "'devices' is not"),
         ((url, f"{LDAP}user_base={SUFFIX}", f"{LDAP}user_filter=(uid=x)"), "username"),
         ((url, *TEMPLATE, f"{LDAP}group_base={SUFFIX}", f"{LDAP}group_filter=(cn=x)"), "group_filter"),
         ((url, *TEMPLATE, f"{LDAP}groups=[{{group: cn=x}}]"), "group_base is missing"),

@@ -36,6 +36,7 @@ rootpw {password}
 directory {folder}/db
 limits dn.exact="uid=limited,ou=people,{suffix}" size=2
 access to attrs=userPassword by anonymous auth by * none
+access to dn.exact="uid=Hidden,ou=people,{suffix}" by anonymous auth by * none
 access to * by * read
 overlay retcode
 retcode-parent "ou=codes,{suffix}"
@@ -74,10 +75,22 @@ cn: Limited
 sn: Limited
 userPassword: secret
 
+dn: uid=Hidden,ou=people,dc=example
+objectClass: inetOrgPerson
+uid: Hidden
+cn: Hidden
+sn: Hidden
+userPassword: secret
+
 dn: cn=devices,dc=example
 objectClass: groupOfNames
 cn: devices
 member: uid=eve,ou=people,dc=example
+
+dn: cn=a\2C b,dc=example
+objectClass: groupOfNames
+cn: a, b
+member: uid=a\2Cb(*),ou=people,dc=example
 """
 
 

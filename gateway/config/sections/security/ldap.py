@@ -4,15 +4,15 @@ import importlib.util
 import ssl
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.sections.listeners import is_loopback
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.secret_files import first_line
-
-USER, ENTRY = "{username}", "{dn}"
+from sluicegate.protocols.security import distinguished_names
+from sluicegate.protocols.security.ldap_filters import ENTRY, USER, filled, naming_attributes
 
 
 class LdapGroup(Section):
@@ -55,30 +55,49 @@ class LdapDirectory(Section):
             return self
         if importlib.util.find_spec("ldap3") is None:
             raise ValueError("url: the package ldap3 is missing: pip install 'sluicegate[ldap]'")
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("ldap", "ldaps") or not parts.hostname or parts.path.strip("/"):
-            raise ValueError("url: allowed is ldaps://HOST or ldap://HOST, with or without a port")
+        parts = _checked_url(self.url)
         if parts.scheme == "ldaps" and self.start_tls:
             raise ValueError("start_tls is for ldap URLs: with ldaps all is encrypted")
-        if parts.scheme == "ldap" and not self.start_tls and not is_loopback(parts.hostname):
+        if parts.scheme == "ldap" and not self.start_tls and not is_loopback(parts.hostname or ""):
             raise ValueError("url: passwords are sent, so ldap to another machine needs start_tls; else use ldaps")
         self._check_names()
+        self._check_filters()
         self._check_files()
         return self
 
     def _check_names(self) -> None:
         if bool(self.user_dn) == bool(self.user_base):
             raise ValueError("set one of user_dn and user_base")
-        if self.user_dn and USER not in self.user_dn:
-            raise ValueError(f"user_dn: {USER} is missing")
-        if self.user_base and USER not in self.user_filter:
-            raise ValueError(f"user_filter: {USER} is missing")
-        if self.group_base and not any(part in self.group_filter for part in (USER, ENTRY)):
-            raise ValueError(f"group_filter: {ENTRY} or {USER} is missing")
-        if not self.group_base and any(each.group for each in self.groups):
-            raise ValueError("groups: group_base is missing")
+        if self.user_dn:
+            if USER not in self.user_dn:
+                raise ValueError(f"user_dn: {USER} is missing")
+            named = _values("user_dn", self.user_dn)
+            if sum(value.count(USER) for value in named) != self.user_dn.count(USER):
+                raise ValueError(f"user_dn: {USER} stands for a value, as in uid={USER},dc=example")
+        for setting in ("user_base", "group_base"):
+            if getattr(self, setting):
+                _values(setting, getattr(self, setting))
+        for each in self.groups:
+            if each.group:
+                _values("groups", each.group)
         if bool(self.bind_dn) != (self.bind_password_file is not None):
             raise ValueError("bind_dn and bind_password_file are given together")
+
+    def _check_filters(self) -> None:
+        if self.user_base:
+            if USER not in self.user_filter:
+                raise ValueError(f"user_filter: {USER} is missing")
+            _check_filter("user_filter", self.user_filter)
+            if not naming_attributes(self.user_filter):
+                raise ValueError(f"user_filter: {USER} has to be compared with an attribute, as in (uid={USER})")
+        if self.group_base:
+            if not any(part in self.group_filter for part in (USER, ENTRY)):
+                raise ValueError(f"group_filter: {ENTRY} or {USER} is missing")
+            _check_filter("group_filter", self.group_filter)
+        if not self.group_base and any(each.group for each in self.groups):
+            raise ValueError("groups: group_base is missing")
+        if not self.groups and (self.group_base or "group_filter" in self.model_fields_set):
+            raise ValueError("groups is missing: without it, users in none of the groups would be let in")
 
     def _check_files(self) -> None:
         try:
@@ -96,3 +115,40 @@ class LdapDirectory(Section):
     def secret(self) -> str:
         """Return the password of the service account, read from its file. Raises OSError and ValueError."""
         return "" if self.bind_password_file is None else first_line(self.bind_password_file)
+
+
+def _checked_url(url: str) -> SplitResult:
+    allowed = "url: allowed is ldaps://HOST or ldap://HOST, with or without a port"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError(allowed) from None
+    is_plain = url.isprintable() and not set(url) & set(" @?#%") and not parts.netloc.endswith(":")
+    if (
+        parts.scheme not in ("ldap", "ldaps")
+        or not parts.hostname
+        or parts.path.strip("/")
+        or port == 0
+        or not is_plain
+    ):
+        raise ValueError(allowed)
+    return parts
+
+
+def _values(setting: str, dn: str) -> list[str]:
+    try:
+        return distinguished_names.values(dn)
+    except ValueError as problem:
+        raise ValueError(f"{setting}: {problem}") from None
+
+
+def _check_filter(setting: str, pattern: str) -> None:
+    from ldap3.core.exceptions import LDAPInvalidFilterError  # late: an extra, [ldap]
+    from ldap3.operation.search import parse_filter
+
+    try:
+        # It has no types.
+        parse_filter(filled(pattern, "name", "cn=name"), None, True, True, None, False)  # type: ignore[no-untyped-call]
+    except LDAPInvalidFilterError as problem:
+        raise ValueError(f"{setting}: {pattern!r} is no filter (RFC 4515): {problem}") from None
