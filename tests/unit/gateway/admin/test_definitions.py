@@ -265,3 +265,11 @@ def test_one_document_is_applied_at_a_time(
     [refused] = second
     assert (refused.status, b"another document" in refused.body) == (409, True)
     assert admin.ask("POST", "/definitions", document()).status == 200
+
+
+def test_a_created_object_is_told_with_the_fields_of_the_document_and_without_secrets(admin: RunningAdmin) -> None:
+    given = document(queues=[{"name": "q", "max_ttl": 5}], users=[{"name": "ada", "password": "engine"}])
+    for path in ("/definitions?dry_run=true", "/definitions"):
+        objects = orjson.loads(admin.ask("POST", path, given).body)["objects"]
+        told = {each["name"]: each["fields"] for each in objects if each["outcome"] == "created"}
+        assert told == {"q": {"name": "q", "max_ttl": 5}, "ada": {"name": "ada"}}
