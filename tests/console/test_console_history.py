@@ -41,6 +41,31 @@ def test_a_page_opens_with_the_history_that_the_gateway_has_kept(page: Page, run
     expect(page.get_by_role("button", name="1 hour")).to_have_attribute("aria-pressed", "true")
 
 
+# Readings as a page adds them, whose chart uPlot draws; returns the times and values of the drawing.
+READINGS_DRAWN = """async (readings) => {
+    const { GatheredCharts } = await import("./widgets/time-charts.js");
+    const Real = uPlot;
+    let plot = null;
+    window.uPlot = function (...given) { return (plot = new Real(...given)); };
+    const drawn = [{ title: "Own", figures: [["n", "N"]], words: String }];
+    const charts = new GatheredCharts({ drawn, label: "Own" });
+    document.querySelector("#page").append(charts.element);
+    for (const [at, n] of readings) charts.add(at, { n });
+    return plot.data;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("last_ms", "drawn"), [(3000, [[1, 2, 3], [1, 2, 9]]), (2000, [[1, 2], [1, 2]]), (1500, [[1.5], [9]])]
+)
+def test_only_a_clock_that_was_set_back_begins_a_gathered_chart_anew(
+    page: Page, last_ms: int, drawn: list[list[float]]
+) -> None:
+    """Two readings may come within a millisecond."""
+    expect(page.locator("#page h1")).to_be_visible()
+    assert page.evaluate(READINGS_DRAWN, [[1000, 1], [2000, 2], [last_ms, 9]]) == drawn
+
+
 def test_pointing_at_a_chart_says_what_was_at_that_time_in_all_charts(
     page: Page, running: GatewayProcess, own: Own
 ) -> None:
