@@ -73,8 +73,22 @@ def _first_lines(process: "subprocess.Popen[str]") -> list[str]:
     return lines
 
 
+def test_the_first_steps_stay_hidden_in_a_browser_without_storage(page: Page) -> None:
+    """So it is before a message was published. Steps that are not hidden ask for the listeners."""
+    page.add_init_script("Object.defineProperty(window, 'localStorage', { get() { throw new Error('none') } })")
+    page.reload()
+    page.get_by_role("region", name="First steps").get_by_role("button", name="Hide").click()
+    go(page, "queues")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    go(page, "")
+    expect(page.get_by_role("table", name="Busiest queues")).to_be_visible()
+    assert asked
+    assert not [each for each in asked if "/listeners" in each]
+
+
 def test_an_empty_broker_shows_the_first_steps_until_there_is_a_message(page: Page, running: GatewayProcess) -> None:
-    """So this test is the first. The commands have the broker's own addresses."""
+    """So this test comes before the others that publish. The commands have the broker's own addresses."""
     steps = page.get_by_role("region", name="First steps")
     expect(steps).to_contain_text(f"--host 127.0.0.1 --port {running.mqtt_port} --topic 'hello/#'")
     page.get_by_label("Client", exact=True).select_option("HTTP: curl")
