@@ -39,11 +39,11 @@ def by_search(folder: Path, password: str = SERVICE_PASSWORD) -> tuple[str, ...]
 
 @asynccontextmanager
 async def asking(
-    folder: Path, certificates: Certificates, *settings: str, scheme: str = "ldap"
+    folder: Path, certificates: Certificates, *settings: str, scheme: str = "ldap", host: str = "127.0.0.1"
 ) -> AsyncIterator[tuple[RunningBroker, Slapd]]:
     async with Slapd(folder / "slapd", certificates) as slapd:
         port = slapd.port if scheme == "ldap" else slapd.tls_port
-        url = f"{LDAP}url={scheme}://127.0.0.1:{port}"
+        url = f"{LDAP}url={scheme}://{host}:{port}"
         given = (url, "authentication.allow_anonymous=false", f"{LDAP}timeout_ms=10000", *settings)
         async with RunningBroker(folder / "data", given) as broker:
             yield broker, slapd
@@ -158,6 +158,17 @@ async def test_a_directory_is_asked_over_tls_if_its_certificate_is_trusted(
     scheme = "ldap" if way == "StartTLS" else "ldaps"
     async with asking(tmp_path, certificates, *TEMPLATE, *ca, *tls, scheme=scheme) as (broker, _):
         assert await login(broker) == (RIGHT if is_trusted else UNAVAILABLE)
+
+
+@pytest.mark.parametrize("way", ["ldaps", "StartTLS"])
+async def test_a_certificate_for_another_name_is_not_trusted(
+    tmp_path: Path, certificates: Certificates, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = (f"{LDAP}ca_file={certificates.authority}", *((f"{LDAP}start_tls=true",) if way == "StartTLS" else ()))
+    scheme = "ldap" if way == "StartTLS" else "ldaps"
+    async with asking(tmp_path, certificates, *TEMPLATE, *tls, scheme=scheme, host="127.0.0.2") as (broker, _):
+        assert await login(broker) == UNAVAILABLE
+        assert "127.0.0.2" in caplog.text
 
 
 async def test_a_directory_that_is_away_lets_nobody_in_until_it_is_back(

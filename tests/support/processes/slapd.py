@@ -121,7 +121,8 @@ class Slapd:
         subprocess.run(made, check=True, capture_output=True)
 
     async def start(self) -> None:
-        urls = f"ldap://127.0.0.1:{self.port}/ ldaps://127.0.0.1:{self.tls_port}/"
+        hosts = ("127.0.0.1", "127.0.0.2")  # the certificate is for the first
+        urls = " ".join([f"ldap://{host}:{self.port}/ ldaps://{host}:{self.tls_port}/" for host in hosts])
         command = [self._program, "-d", "0", "-h", urls, "-f", str(self._folder / "slapd.conf")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
