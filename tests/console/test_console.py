@@ -99,7 +99,7 @@ def test_escape_leads_from_what_there_is_not_to_the_overview(page: Page) -> None
 
 def test_every_page_is_in_sight(page: Page) -> None:
     links = page.locator("#pages a:visible")
-    expect(links).to_have_count(20)
+    expect(links).to_have_count(21)
     for link in links.all():
         expect(link).to_be_in_viewport()
 

@@ -45,7 +45,7 @@ def test_a_document_is_shown_before_it_is_applied_and_only_then_changes_somethin
     field(page).fill(document(f"      - name: {kept}\n      - {{name: {changed}, max_ttl: 7}}\n      - name: {new}\n"))
     page.get_by_role("button", name="Show changes").click()
     expect(row(page, new, table=TABLE)).to_contain_text("+ created")
-    expect(row(page, changed, table=TABLE)).to_contain_text("max ttl: 0 → 7")
+    expect(row(page, changed, table=TABLE)).to_contain_text("max TTL: 0 → 7")
     expect(row(page, kept, table=TABLE)).to_have_count(0)
     page.get_by_label("Show objects that stay as they are").check()
     expect(row(page, kept, table=TABLE)).to_contain_text("unchanged")

@@ -43,14 +43,20 @@ def on_message(client, userdata, message):
         client.disconnect()
 
 
+publisher = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5)
+publisher.connect(broker.hostname, broker.port)
+publisher.loop_start()
+keyed = Properties(PacketTypes.PUBLISH)
+keyed.UserProperty = ("JMSXGroupID", "customer-4")
+publisher.publish("orders/eu", "no order at all", qos=1, properties=keyed).wait_for_publish(timeout=30)
+publisher.disconnect()
+publisher.loop_stop()
+
 client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv5, manual_ack=True)
 client.on_connect = on_connect
 client.on_subscribe = on_subscribe
 client.on_message = on_message
 client.connect(broker.hostname, broker.port)
-keyed = Properties(PacketTypes.PUBLISH)
-keyed.UserProperty = ("JMSXGroupID", "customer-4")
-client.publish("orders/eu", "no order at all", qos=1, properties=keyed)
 client.loop_forever()
 while not dead:
     client.reconnect()

@@ -11,7 +11,7 @@ from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "connect" / "flow-client.md"
-EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+EXAMPLE = re.compile(r"```python\n(import .*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 
 async def output_of(program: str) -> str:
