@@ -29,6 +29,7 @@ from sluicegate.gateway.operations.clients.message_vpns import vpn_view, vpns_vi
 from sluicegate.gateway.operations.history import history_view
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
+from sluicegate.gateway.operations.no_replicas import NoReplicas
 from sluicegate.gateway.operations.node_views import actor_view, event_view, node_figures, reload_view, spool_view
 from sluicegate.gateway.operations.queues.asking import not_found, overviews_of
 from sluicegate.gateway.operations.queues.explain import publish_explained
@@ -38,7 +39,6 @@ from sluicegate.gateway.operations.traces.traces import ClientTrace
 from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.clients.traces import TracedPacket
-from sluicegate.gateway.views.cluster import NO_REPLICAS, ClusterBrokersView, ClusterView, ReplicationView
 from sluicegate.gateway.views.errors import (
     Refused,
     TemplateAlreadyExists,
@@ -60,7 +60,7 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template, check_template_matches
 
 
-class NodeOperations(AccountOperations, ClientOperations, QueueOperations, NodeInterface):
+class NodeOperations(AccountOperations, ClientOperations, QueueOperations, NoReplicas, NodeInterface):
     """Carries out operations by asking a node's actors. It works on one message VPN of the node."""
 
     def __init__(self, node: Node, vpn: str = DEFAULT_VPN, followers: QueueFollowers | None = None) -> None:
@@ -81,38 +81,6 @@ class NodeOperations(AccountOperations, ClientOperations, QueueOperations, NodeI
         if view is None or view._vpn is not vpn:  # another one of its name was deleted meanwhile
             view = self._views[name] = NodeOperations(self._node, name, self.followers)
         return view
-
-    async def show_cluster(self) -> ClusterView:
-        """Refuse: a broker with replicas answers by `gateway.cluster.operations`."""
-        raise Refused(NO_REPLICAS)
-
-    async def list_cluster_brokers(self) -> ClusterBrokersView:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def hand_over(self, replica: str, broker: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def add_replica(self, name: str, before: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def remove_replica(self, name: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def show_replication(self) -> ReplicationView:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def promote_site(self, *, accept_loss: bool) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def demote_site(self) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""

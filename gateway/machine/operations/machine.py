@@ -26,7 +26,7 @@ from sluicegate.gateway.machine.operations.rules import AskedBroker, BrokerAway,
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.operations.history import merged_history
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.cluster import NO_REPLICAS, ClusterBrokersView, ClusterView, ReplicationView
+from sluicegate.gateway.operations.no_replicas import NoReplicas
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.node.backups import BackupView
 from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures, QueuesQuery
@@ -40,7 +40,9 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 HEALTH_S: Final = 0.8  # for a broker to answer a probe: those of Kubernetes wait for a second by default
 
 
-class MachineOperations(DefinitionOperations, ClientOperations, QueueOperations, BridgeOperations, NodeInterface):
+class MachineOperations(
+    DefinitionOperations, ClientOperations, QueueOperations, BridgeOperations, NoReplicas, NodeInterface
+):
     """The operations on one message VPN of the machine."""
 
     def __init__(self, machine: Machine, vpn: str = DEFAULT_VPN, events: MergedEvents | None = None) -> None:
@@ -51,38 +53,6 @@ class MachineOperations(DefinitionOperations, ClientOperations, QueueOperations,
     def in_vpn(self, name: str) -> "MachineOperations":
         """Return the operations on another message VPN; that it exists is known with the first one."""
         return MachineOperations(self._machine, name, self._events)
-
-    async def show_cluster(self) -> ClusterView:
-        """Refuse: brokers of a machine have no replicas."""
-        raise Refused(NO_REPLICAS)
-
-    async def list_cluster_brokers(self) -> ClusterBrokersView:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def hand_over(self, replica: str, broker: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def add_replica(self, name: str, before: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def remove_replica(self, name: str) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def show_replication(self) -> ReplicationView:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def promote_site(self, *, accept_loss: bool) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
-
-    async def demote_site(self) -> None:
-        """Refuse, likewise."""
-        raise Refused(NO_REPLICAS)
 
     async def reload(self) -> ReloadView:
         """Reload the configuration."""
