@@ -19,7 +19,7 @@ from sluicegate.gateway.config.sections.security.authentication import Account, 
 from sluicegate.protocols.transport.listeners import BaseListener
 
 if TYPE_CHECKING:
-    from sluicegate.protocols.security.bearer_tokens import TokenVerifier
+    from sluicegate.protocols.security.tokens.bearer_tokens import TokenVerifier
 
 
 log = logging.getLogger("sluicegate.node")
@@ -67,11 +67,11 @@ def read_credentials(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callabl
 def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":
     if not oauth.takes_tokens():
         return None
-    from sluicegate.protocols.security.bearer_tokens import (  # late: its libraries are a tenth of a start
+    from sluicegate.protocols.security.tokens.bearer_tokens import (  # late: its libraries are a tenth of a start
         TokenVerifier,
         read_keys,
     )
-    from sluicegate.protocols.security.token_keys import TokenKeys
+    from sluicegate.protocols.security.tokens.token_keys import TokenKeys
 
     return TokenVerifier(
         TokenKeys(None if oauth.jwks_file is None else read_keys(oauth.keys_text())),

@@ -18,11 +18,11 @@ from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.messaging.clients.rights import BackendUnavailable
 from sluicegate.messaging.clients.roster import DEFAULT, ClientRoster, ClientUsername
 from sluicegate.protocols.security.authentication import Principal
-from sluicegate.protocols.security.backends import Admission, Granted, GuardedBackend, Login
+from sluicegate.protocols.security.backends.guarded_backend import Admission, Granted, GuardedBackend, Login
 
 if TYPE_CHECKING:
-    from sluicegate.protocols.security.http_backend import HttpBackend
-    from sluicegate.protocols.security.ldap_backend import LdapBackend
+    from sluicegate.protocols.security.backends.http_backend import HttpBackend
+    from sluicegate.protocols.security.backends.ldap_backend import LdapBackend
 
 log = logging.getLogger("sluicegate.node")
 
@@ -93,13 +93,15 @@ class ExternalLogins:
     def _make_backend(self, asked: HttpHook | LdapDirectory, secret: str) -> "HttpBackend | LdapBackend":
         assert asked.url is not None, "the caller has seen that there is one"
         if isinstance(asked, HttpHook):
-            from sluicegate.protocols.security.http_backend import HttpBackend  # late: aiohttp is a tenth of a start
+            from sluicegate.protocols.security.backends.http_backend import (
+                HttpBackend,  # late: aiohttp is a tenth of a start
+            )
 
             headers = {"Authorization": f"Bearer {secret}"} if secret else {}
             return HttpBackend(
                 asked.url, vpn=self._roster.vpn, headers=headers, concurrent_max=asked.max_concurrent_requests
             )
-        from sluicegate.protocols.security.ldap_backend import (  # late: an extra, [ldap]
+        from sluicegate.protocols.security.backends.ldap_backend import (  # late: an extra, [ldap]
             Directory,
             GroupProfiles,
             LdapBackend,

@@ -7,7 +7,7 @@ from typing import final
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.gateway.config.sections.security.authentication import ClientOAuth
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
-from sluicegate.protocols.security.token_keys import KeyFetcher
+from sluicegate.protocols.security.tokens.token_keys import KeyFetcher
 
 
 @final
@@ -61,7 +61,7 @@ class FetchedTokenKeys:
         url = oauth.jwks_url
         if url is None:
             return
-        from sluicegate.protocols.security.token_keys_http import HttpKeys  # late: aiohttp is a tenth of a start
+        from sluicegate.protocols.security.tokens.token_keys_http import HttpKeys  # late: aiohttp is a tenth of a start
 
         self._fetcher = KeyFetcher(
             HttpKeys(url, ca_file=oauth.jwks_ca_file, timeout_ms=oauth.jwks_timeout_ms).fetch,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sluicegate.protocols.security.authentication import Principal
-from sluicegate.protocols.security.backends import Admission, Granted
+from sluicegate.protocols.security.backends.guarded_backend import Admission, Granted
 from sluicegate.protocols.transport.passed_peer import decode_texts, encode_texts
 
 _TIMES: Final = struct.Struct("!QQ")  # valid until; when a backend answered, 0: none was asked

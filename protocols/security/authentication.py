@@ -17,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import PLAIN, AccountSecrets, kind_of, scram_of
-from sluicegate.protocols.security.backends import Granted, Login
+from sluicegate.protocols.security.backends.guarded_backend import Granted, Login
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.login_queue import WAIT_MS_MAX, network_of
 from sluicegate.protocols.security.password_checks import PasswordChecks, VerifiedPasswords

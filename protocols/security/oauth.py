@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge, Principal
 
 if TYPE_CHECKING:
-    from sluicegate.protocols.security.bearer_tokens import TokenVerifier
+    from sluicegate.protocols.security.tokens.bearer_tokens import TokenVerifier
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"

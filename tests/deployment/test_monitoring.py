@@ -12,7 +12,7 @@ import pytest
 from sluicegate.gateway.observability.metrics.table import METRIC_BY_NAME
 from sluicegate.gateway.security.credentials import SOON_S, SOON_SHARE
 from sluicegate.messaging.message.outcomes import DISCARD_REJECTED, TO_DMQ_FAILED
-from sluicegate.protocols.security.backends import ALLOWED, DENIED, FAILED, NOT_ASKED, REMEMBERED
+from sluicegate.protocols.security.backends.guarded_backend import ALLOWED, DENIED, FAILED, NOT_ASKED, REMEMBERED
 from support.http.plain import HTTP, plain_client
 from support.operations.manifests import K8S, files
 from support.processes.gateway import GatewayProcess

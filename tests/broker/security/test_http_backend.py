@@ -20,8 +20,15 @@ from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.security.backends import FAILURES_MAX, REST_MS, Admission, BackendFailed, Granted, Login
-from sluicegate.protocols.security.http_backend import HttpBackend
+from sluicegate.protocols.security.backends.guarded_backend import (
+    FAILURES_MAX,
+    REST_MS,
+    Admission,
+    BackendFailed,
+    Granted,
+    Login,
+)
+from sluicegate.protocols.security.backends.http_backend import HttpBackend
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from support.broker.protocol_clients import OK, PROTOCOLS, Answer
 from support.broker.running_broker import RunningBroker

@@ -12,7 +12,7 @@ from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
-from sluicegate.protocols.security.backends import FAILURES_MAX
+from sluicegate.protocols.security.backends.guarded_backend import FAILURES_MAX
 from support.broker.protocol_clients import OK, PROTOCOLS
 from support.broker.running_broker import RunningBroker
 from support.network.certificates import Certificates, make_certificates

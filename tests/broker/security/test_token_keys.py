@@ -13,7 +13,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.protocols.security.token_keys import FAILED, UNKNOWN_KEY_MS, FetchedKeys, KeyFetcher
+from sluicegate.protocols.security.tokens.token_keys import FAILED, UNKNOWN_KEY_MS, FetchedKeys, KeyFetcher
 from support.broker.running_broker import RunningBroker
 from support.http.web_server import WebServer, absent
 from support.mqtt.raw_client import DEADLINE_S

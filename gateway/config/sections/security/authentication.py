@@ -150,7 +150,9 @@ class OAuth(Section):
                 raise ValueError(f"{name} is required with {given}: else tokens for other services would be valid")
         if self.jwks_file is None:
             return self
-        from sluicegate.protocols.security.bearer_tokens import read_keys  # late: its libraries are a tenth of a start
+        from sluicegate.protocols.security.tokens.bearer_tokens import (
+            read_keys,  # late: its libraries are a tenth of a start
+        )
 
         try:
             read_keys(self.keys_text())

@@ -11,8 +11,8 @@ from pydantic import Field, model_validator
 from sluicegate.gateway.config.sections.listeners import is_loopback
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.secret_files import first_line
-from sluicegate.protocols.security import distinguished_names
-from sluicegate.protocols.security.ldap_filters import ENTRY, USER, filled, naming_attributes
+from sluicegate.protocols.security.backends import distinguished_names
+from sluicegate.protocols.security.backends.ldap_filters import ENTRY, USER, filled, naming_attributes
 
 
 class LdapGroup(Section):

@@ -4,7 +4,7 @@ import pytest
 
 from sluicegate.protocols.connection.passed_client import PassedClient, decode_client
 from sluicegate.protocols.security.authentication import ANONYMOUS, Principal
-from sluicegate.protocols.security.backends import Admission, Granted
+from sluicegate.protocols.security.backends.guarded_backend import Admission, Granted
 
 CLIENTS = [
     PassedClient("default", "", ANONYMOUS),

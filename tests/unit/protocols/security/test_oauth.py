@@ -23,17 +23,17 @@ from sluicegate.protocols.security.authentication import (
     Credentials,
     Principal,
 )
-from sluicegate.protocols.security.bearer_tokens import (
+from sluicegate.protocols.security.login_attempts import LoginAttempts
+from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.security.tokens.bearer_tokens import (
     KEYS_MAX,
     LEEWAY_S,
     TokenVerifier,
     read_keys,
     read_published_keys,
 )
-from sluicegate.protocols.security.login_attempts import LoginAttempts
-from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
-from sluicegate.protocols.security.password_checks import PasswordChecks
-from sluicegate.protocols.security.token_keys import TokenKeys
+from sluicegate.protocols.security.tokens.token_keys import TokenKeys
 from sluicegate.protocols.transport.interface import PeerRecord
 from support.network.tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import integers
 
-from sluicegate.protocols.security.token_keys import (
+from sluicegate.protocols.security.tokens.token_keys import (
     REFRESH_MS_MIN,
     RETRY_MS,
     RETRY_MS_MAX,
     refresh_after_ms,
     retry_after_ms,
 )
-from sluicegate.protocols.security.token_keys_http import fresh_ms_in
+from sluicegate.protocols.security.tokens.token_keys_http import fresh_ms_in
 
 
 @pytest.mark.parametrize(

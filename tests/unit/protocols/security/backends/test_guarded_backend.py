@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import BackendUnavailable
-from sluicegate.protocols.security.backends import NOT_ASKED, Admission, Granted, GuardedBackend, Login
+from sluicegate.protocols.security.backends.guarded_backend import NOT_ASKED, Admission, Granted, GuardedBackend, Login
 from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX
 
 

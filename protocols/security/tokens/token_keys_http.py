@@ -9,8 +9,8 @@ from typing import Final, final
 
 import aiohttp
 
-from sluicegate.protocols.security.bearer_tokens import read_published_keys
-from sluicegate.protocols.security.token_keys import FetchedKeys, FetchFailed
+from sluicegate.protocols.security.tokens.bearer_tokens import read_published_keys
+from sluicegate.protocols.security.tokens.token_keys import FetchedKeys, FetchFailed
 
 log = logging.getLogger("sluicegate.node")
 

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import aiohttp
 
-from sluicegate.protocols.security.backends import Admission, BackendFailed, Login
+from sluicegate.protocols.security.backends.guarded_backend import Admission, BackendFailed, Login
 
 ANSWER_BYTES_MAX: Final = 65_536
 NO: Final = (401, 403)

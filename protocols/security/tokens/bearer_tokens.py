@@ -15,7 +15,7 @@ from joserfc.jws import JWSRegistry
 from joserfc.jwt import ClaimsOption, JWTClaimsRegistry
 
 from sluicegate.protocols.security.authentication import USER_NAME_CHARS_MAX, AuthenticationFailed, Principal
-from sluicegate.protocols.security.token_keys import TokenKeys
+from sluicegate.protocols.security.tokens.token_keys import TokenKeys
 
 TOKEN_BYTES_MAX: Final = 32_768  # half of what a SASL frame may hold; tokens with many groups have some 8 KiB
 LEEWAY_S: Final = 60  # what two clocks may differ by

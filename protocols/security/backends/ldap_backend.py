@@ -23,8 +23,8 @@ from ldap3.core.exceptions import LDAPException
 from ldap3.utils.dn import escape_rdn
 
 from sluicegate.actors.runtime.clock import Clock
-from sluicegate.protocols.security import distinguished_names, ldap_filters
-from sluicegate.protocols.security.backends import Admission, BackendFailed, Login, LoginFailed
+from sluicegate.protocols.security.backends import distinguished_names, ldap_filters
+from sluicegate.protocols.security.backends.guarded_backend import Admission, BackendFailed, Login, LoginFailed
 
 GROUPS_MAX: Final = 1_000  # of one user
 USER_NAME_BYTES_MAX: Final = 1_024  # directories close a connection with a request that is too long

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ldap3.utils.dn import escape_rdn
 
-from sluicegate.protocols.security.distinguished_names import canonical, values
+from sluicegate.protocols.security.backends.distinguished_names import canonical, values
 
 TEXTS = st.text(min_size=1).filter(lambda text: "\0" not in text)
 
