@@ -140,7 +140,7 @@ def test_the_history_is_that_of_both_brokers_together(machine: MachineProcess) -
     begun_ms = history(machine, "/history")["times_ms"][-1]
     for name, count in counts.items():
         message = {"queue": name, "payload": "x", "count": count}
-        HTTP.post(f"{machine.admin_url}/publish", json=message, timeout=ANSWER_S).raise_for_status()
+        assert published(machine, **message)["published_count"] == count
 
     def has(path: str, figure: str, value: int) -> Callable[[], bool]:
         return lambda: history(machine, path)["values"][figure][-1:] == [value]
@@ -160,6 +160,10 @@ def test_the_history_is_that_of_both_brokers_together(machine: MachineProcess) -
     later = history(machine, "/history", after_ms=begun_ms)["times_ms"]
     assert later
     assert later[0] > begun_ms
+
+
+def published(machine: MachineProcess, **message: object) -> Any:
+    return HTTP.post(f"{machine.admin_url}/publish", json=message, timeout=ANSWER_S).raise_for_status().json()
 
 
 def history(machine: MachineProcess, path: str, **asked: int) -> Any:

@@ -23,8 +23,9 @@ from sluicegate.gateway.views.clients.retained import RetainedContentView, Retai
 from sluicegate.gateway.views.clients.sessions import MqttSessionsView, MqttSessionView, SessionQuery
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.clients.traces import TracedPacket
-from sluicegate.gateway.views.errors import ClientNotFound, Refused
+from sluicegate.gateway.views.errors import ClientNotFound, QueueNotFound, Refused
 from sluicegate.gateway.views.node.listeners import ListenersView
+from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
 
 
 class ClientOperations(Rules):
@@ -119,8 +120,20 @@ class ClientOperations(Rules):
         await self._at_home("delete_retained", topic)
 
     async def publish_message(self, message: OperatorMessage) -> PublishedView:
-        """Publish a message at one broker, from which it reaches the queues and clients of all."""
-        published: PublishedView = await self._at_any("publish_message", message)
+        """Publish a message at one broker, from which it reaches the queues and clients of all.
+
+        A message to a queue is published at the broker that has it: the others hear of a new queue a moment later.
+        """
+        published: PublishedView
+        if is_queue_topic(message.topic):
+            try:
+                broker, _ = await self._where_it_is("show_queue_here", queue_name_of(message.topic))
+            except (QueueNotFound, Refused):  # of another machine, or of a broker that is away: a link takes it there
+                pass
+            else:
+                published = await self._at(broker, "publish_message", message)
+                return published
+        published = await self._at_any("publish_message", message)
         return published
 
     async def watch_topics(self, topic: str) -> AsyncIterator[WatchedMessageView]:
