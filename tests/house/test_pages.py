@@ -21,6 +21,7 @@ HEADING: Final = re.compile(r"^#+ (.+)$", re.MULTILINE)
 MENTION: Final = re.compile(r"\bdocs/[\w/-]+\.md\b")
 NOT_OURS: Final = frozenset({"node_modules", "target"})  # what readers of the examples install and build
 ENTRIES_MAX: Final = 12
+COLUMNS_MAX: Final = 120
 
 
 def texts() -> Iterator[Path]:
@@ -100,6 +101,17 @@ def test_folders_have_few_entries() -> None:
     folders = {DOCS, *(path for path in DOCS.rglob("*") if path.is_dir())} - {DECISIONS}
     entries = {str(folder.relative_to(ROOT)): len(list(folder.iterdir())) for folder in folders}
     assert {folder: count for folder, count in entries.items() if count > ENTRIES_MAX} == {}
+
+
+def test_lines_fit_a_screen() -> None:
+    """Only a row of a table may be longer: Markdown cannot break it."""
+    long_lines = [
+        f"{page.relative_to(ROOT)}:{number}"
+        for page in pages()
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > COLUMNS_MAX and not line.lstrip().startswith("|")
+    ]
+    assert long_lines == []
 
 
 def figures(text: str) -> set[str]:
