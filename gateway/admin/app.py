@@ -25,20 +25,20 @@ from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import path_name, text
-from sluicegate.gateway.admin.rest.bridges import BRIDGES
-from sluicegate.gateway.admin.rest.clients import CLIENTS
-from sluicegate.gateway.admin.rest.cluster import CLUSTER
-from sluicegate.gateway.admin.rest.definitions import DEFINITIONS
-from sluicegate.gateway.admin.rest.history import HISTORY
-from sluicegate.gateway.admin.rest.links import LINKS
-from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
-from sluicegate.gateway.admin.rest.messages import MESSAGES
-from sluicegate.gateway.admin.rest.node import NODE
-from sluicegate.gateway.admin.rest.provisioned import PROVISIONED
-from sluicegate.gateway.admin.rest.publishing import PUBLISHING
-from sluicegate.gateway.admin.rest.queues import QUEUES
-from sluicegate.gateway.admin.rest.replication import REPLICATION
-from sluicegate.gateway.admin.rest.sessions import SESSIONS
+from sluicegate.gateway.admin.rest.node.cluster import CLUSTER
+from sluicegate.gateway.admin.rest.node.definitions import DEFINITIONS
+from sluicegate.gateway.admin.rest.node.history import HISTORY
+from sluicegate.gateway.admin.rest.node.links import LINKS
+from sluicegate.gateway.admin.rest.node.message_vpns import MESSAGE_VPNS
+from sluicegate.gateway.admin.rest.node.node import NODE
+from sluicegate.gateway.admin.rest.node.replication import REPLICATION
+from sluicegate.gateway.admin.rest.vpn.bridges import BRIDGES
+from sluicegate.gateway.admin.rest.vpn.clients import CLIENTS
+from sluicegate.gateway.admin.rest.vpn.messages import MESSAGES
+from sluicegate.gateway.admin.rest.vpn.provisioned import PROVISIONED
+from sluicegate.gateway.admin.rest.vpn.publishing import PUBLISHING
+from sluicegate.gateway.admin.rest.vpn.queues import QUEUES
+from sluicegate.gateway.admin.rest.vpn.sessions import SESSIONS
 from sluicegate.gateway.admin.semp.routes import semp_routes
 from sluicegate.gateway.admin.versions import CHANGES, PARTS, SETTINGS, alone, check_tag, is_conditional, tag_of
 from sluicegate.gateway.observability.metrics.exposition import Exposition

@@ -56,8 +56,8 @@ IMPORTED: Final = (
     "sluicegate.gateway.admin.semp.actions",
     "sluicegate.gateway.admin.semp.routes",
     "sluicegate.gateway.admin.rest.openapi",
-    "sluicegate.gateway.admin.rest.queues",
-    "sluicegate.gateway.admin.rest.provisioned",
+    "sluicegate.gateway.admin.rest.vpn.queues",
+    "sluicegate.gateway.admin.rest.vpn.provisioned",
     "sluicegate.gateway.admin.app",
     "sluicegate.gateway.admin.server",
 )

@@ -107,7 +107,7 @@ def test_the_first_refusal_of_the_node_ends_it_and_applying_again_goes_on(
 def test_a_document_that_takes_long_is_applied_by_several_requests(
     admin: RunningAdmin, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sluicegate.gateway.admin.rest.definitions.APPLY_S", -1.0)
+    monkeypatch.setattr("sluicegate.gateway.admin.rest.node.definitions.APPLY_S", -1.0)
     answer = admin.ask("POST", "/definitions", document(queues=[{"name": "a"}]))
     assert (outcomes(answer), answer.json()["time_is_up"]) == ([("a", "pending")], True)
     assert node.definitions == {}
@@ -179,7 +179,7 @@ def test_bodies_are_bounded_and_of_two_media_types(admin: RunningAdmin) -> None:
 
 def test_an_export_that_could_not_be_applied_is_refused(admin: RunningAdmin, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("YAML_BYTES_MAX", "JSON_BYTES_MAX"):
-        monkeypatch.setattr(f"sluicegate.gateway.admin.rest.definitions.{name}", 10)
+        monkeypatch.setattr(f"sluicegate.gateway.admin.rest.node.definitions.{name}", 10)
     for form, word in (("json", b"one message VPN"), ("yaml", b"take JSON")):
         answer = admin.ask("GET", f"/definitions?format={form}")
         assert (answer.status, word in answer.body) == (409, True)

@@ -168,7 +168,7 @@ def test_a_document_that_takes_long_is_applied_by_several_requests(
 ) -> None:
     """Here each request has time for one change. A gateway without time for any is no success."""
     times = cycle([0.0, 0.0, 100.0])  # at the beginning, before the first change, before the second
-    monkeypatch.setattr("sluicegate.gateway.admin.rest.definitions.monotonic", lambda: next(times))
+    monkeypatch.setattr("sluicegate.gateway.admin.rest.node.definitions.monotonic", lambda: next(times))
     told = shell.run("config", "apply", str(file))
     assert [line[0] for line in told.splitlines() if not line.startswith(" ")] == ["+"] * 4
     assert (list(node.definitions), list(node.users), list(node.points)) == (["orders/eu"], ["fixed", "ada"], ["mail"])

@@ -14,8 +14,8 @@ from sluicegate.gateway.admin.operation import (
     TextParameter,
 )
 from sluicegate.gateway.admin.requests import json_object, text, view_answer
-from sluicegate.gateway.admin.rest.messages import LINES_TYPE
 from sluicegate.gateway.admin.rest.schemas import fixed
+from sluicegate.gateway.admin.rest.vpn.messages import LINES_TYPE
 from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.adapters import adapter

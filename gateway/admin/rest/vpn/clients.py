@@ -7,7 +7,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sluicegate.gateway.admin.operation import INVALID_PARAMETER, PROBLEM, Answer, Operations, Parameter, TextParameter
 from sluicegate.gateway.admin.requests import path_name, text, view_answer, whole_number
-from sluicegate.gateway.admin.rest.queues import NO_QUEUE
+from sluicegate.gateway.admin.rest.vpn.queues import NO_QUEUE
 from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.adapters import adapter

@@ -20,8 +20,8 @@ from sluicegate.gateway.admin.operation import (
     TextParameter,
 )
 from sluicegate.gateway.admin.requests import json_object, path_name, text, view_answer, whole_number
-from sluicegate.gateway.admin.rest.queues import NO_QUEUE
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
+from sluicegate.gateway.admin.rest.vpn.queues import NO_QUEUE
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.queues.messages import MessageSearchView, MessageView, RedriveView, TakenView

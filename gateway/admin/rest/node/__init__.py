@@ -1,0 +1,1 @@
+"""Operations on the node, and on what all its message VPNs share."""

@@ -1,0 +1,1 @@
+"""Operations on one message VPN: its queues, messages, clients, users, profiles and bridges."""
