@@ -30,7 +30,7 @@ AGAIN    := $(addprefix tests/,house simulation unit $(addprefix broker/,$(BROKE
 # compiled. Planted faults are found by uncompiled copies of the sources in both runs.
 NOT_AGAIN := $(patsubst %,--ignore=tests/house/test_%.py,amqp_cases compiled_imports decisions dependencies import_graph \
             names_in_pages one_broker pages site style virtual_cases) \
-            $(addprefix --ignore=tests/simulation/,test_planted.py network/test_planted_links.py \
+            $(addprefix --ignore=tests/simulation/,broker/test_planted.py network/test_planted_links.py \
             network/moves/test_planted_moves.py replicas/test_planted_replicas.py) \
             $(addprefix --ignore=tests/unit/,bench/test_cases.py gateway pipeline pyspark scripts)
 # What is run again against several brokers on one machine: what clients and operators do. The list of what

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Final
 
 from simulation.administration import ADMINISTRATORS
-from simulation.client import MODES, OFFLINE, ONLINE, Client
+from simulation.clients.client import MODES, OFFLINE, ONLINE, Client
+from simulation.clients.http_clients import Requester
+from simulation.clients.named_publisher import Returner
+from simulation.clients.resuming_client import Resumer
+from simulation.clients.staging_job import Job
 from simulation.faults import FATE
-from simulation.http_clients import Requester
-from simulation.named_publisher import Returner
+from simulation.judge.targets import QUEUE_KINDS, RETAINED, Message
+from simulation.judge.wills import Will
 from simulation.reloads import RELOADING
-from simulation.resuming_client import Resumer
 from simulation.scenario import (
     COMPOSITE,
     CONSUMERS,
@@ -30,10 +33,7 @@ from simulation.scenario import (
     VIRTUAL_APART,
     VIRTUAL_HERE,
 )
-from simulation.staging_job import Job
 from simulation.steps import Step
-from simulation.targets import QUEUE_KINDS, RETAINED, Message
-from simulation.wills import Will
 from simulation.world import WINDOWS, World
 from sluicegate.messaging.topics.syntax import queue_topic
 

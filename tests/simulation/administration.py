@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
+from simulation.judge.targets import PARTITIONED
 from simulation.scenario import SPARE, TEMPORARY
 from simulation.steps import Step
-from simulation.targets import PARTITIONED
 from simulation.world import World
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.views.errors import QueueAlreadyExists, QueueNotFound, Refused

@@ -1,6 +1,6 @@
 """What all brokers of a run have in common: the order of events, the messages, and how much has gone wrong."""
 
-from simulation.targets import Message
+from simulation.judge.targets import Message
 
 
 class Course:

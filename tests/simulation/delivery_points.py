@@ -3,8 +3,8 @@
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from simulation.judge.targets import PARTITIONED
 from simulation.scenario import QUEUES, SPARE
-from simulation.targets import PARTITIONED
 from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 

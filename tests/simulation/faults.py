@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from simulation.mqtt_tap import number_of
-from simulation.node_checks import queues_of
+from simulation.checks.node_checks import queues_of
+from simulation.judge.targets import GROUP
 from simulation.steps import Step
-from simulation.targets import GROUP
+from simulation.wires.mqtt_tap import number_of
 from simulation.world import World
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.records.page import decode_page, directory_row

@@ -1,6 +1,6 @@
 """What the configuration allows clients to publish, as it changes by reloads. Jobs have no rights, and need none."""
 
-from simulation.targets import Message, Violation
+from simulation.judge.targets import Message, Violation
 
 FORBIDDEN_PREFIX = "work/d/"  # of the topics that a configuration may forbid
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from simulation.client import OFFLINE
+from simulation.clients.client import OFFLINE
+from simulation.judge.targets import PARTITIONED
+from simulation.machine.web_servers import MOODS
 from simulation.scenario import BROWSERS, NAMES
 from simulation.steps import Step
-from simulation.targets import PARTITIONED
-from simulation.web_servers import MOODS
 from simulation.world import World
 
 

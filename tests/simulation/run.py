@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from simulation.actions import play
 from simulation.administration import if_there
-from simulation.client import OFFLINE, PROMPT
-from simulation.final_checks import check_nothing_is_lost
-from simulation.node_checks import check_at_rest, queues_of
+from simulation.checks.final_checks import check_nothing_is_lost
+from simulation.checks.node_checks import check_at_rest, queues_of
+from simulation.clients.client import OFFLINE, PROMPT
+from simulation.clients.staging_job import OVER
+from simulation.judge.targets import RETAINED, Violation
+from simulation.machine.virtual_loop import EndlessLoop
 from simulation.scenario import CONSUMERS, FLEETING, SOLE_QUEUES, SUBSCRIBERS, scenario_of
-from simulation.staging_job import OVER
 from simulation.steps import Step, steps_of
-from simulation.targets import RETAINED, Violation
-from simulation.virtual_loop import EndlessLoop
 from simulation.world import World
 
 DRAIN_ROUND_US = 2_000_000

@@ -5,7 +5,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
+from simulation.judge.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE, queue_topic
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulation.checks.log_watch import LogWatch
 from simulation.course import Course
-from simulation.log_watch import LogWatch
+from simulation.machine.virtual_loop import MONOTONIC_START_US, Outside, VirtualLoop, virtual_loop
 from simulation.scenario import MOVERS
-from simulation.virtual_loop import MONOTONIC_START_US, Outside, VirtualLoop, virtual_loop
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,20 +14,28 @@ from typing import Any, NamedTuple, Protocol
 
 import pykka
 
-from simulation.browser import Browser
-from simulation.client import KEEP_ALIVE_S, Client
+from simulation.checks.log_watch import LogWatch
+from simulation.checks.node_checks import QuotaWatch, check_inside, forget_connections, is_being_read_back, queues_of
+from simulation.checks.store_book import StoreBook
+from simulation.clients.browser import Browser
+from simulation.clients.client import KEEP_ALIVE_S, Client
+from simulation.clients.cursor_reader import CURSOR, Reader
+from simulation.clients.http_clients import Program, Requester
+from simulation.clients.named_publisher import Returner
+from simulation.clients.resuming_client import MANNERS, Resumer
+from simulation.clients.staging_job import Job
+from simulation.clients.transacting_client import Transactor
 from simulation.configuration import UNBOUNDED, Configuration
-from simulation.cursor_reader import CURSOR, Reader
 from simulation.delivery_points import PORTS
-from simulation.http_clients import Program, Requester
-from simulation.image import Image
-from simulation.log_watch import LogWatch
-from simulation.memory_network import MemoryListener, Peer, Wire, dialed
-from simulation.memory_store import Faults, MemoryStore
-from simulation.named_publisher import Returner
-from simulation.node_checks import QuotaWatch, check_inside, forget_connections, is_being_read_back, queues_of
-from simulation.push_tap import Pushes, PushTap
-from simulation.resuming_client import MANNERS, Resumer
+from simulation.judge.sequences import SequenceBook
+from simulation.judge.targets import NOT_YET, PARTITIONED, Target, Violation
+from simulation.judge.truth import Truth
+from simulation.judge.wills import Will
+from simulation.machine.image import Image
+from simulation.machine.memory_store import Faults, MemoryStore
+from simulation.machine.stepwise_store import Pace, StepwiseStore
+from simulation.machine.virtual_loop import VirtualClock
+from simulation.machine.web_servers import Web
 from simulation.scenario import (
     BROWSERS,
     CONSUMERS,
@@ -42,17 +50,9 @@ from simulation.scenario import (
     TRANSACTORS,
     Scenario,
 )
-from simulation.sequences import SequenceBook
-from simulation.staging_job import Job
-from simulation.stepwise_store import Pace, StepwiseStore
-from simulation.store_book import StoreBook
 from simulation.surroundings import Surroundings
-from simulation.targets import NOT_YET, PARTITIONED, Target, Violation
-from simulation.transacting_client import Transactor
-from simulation.truth import Truth
-from simulation.virtual_loop import VirtualClock
-from simulation.web_servers import Web
-from simulation.wills import Will
+from simulation.wires.memory_network import MemoryListener, Peer, Wire, dialed
+from simulation.wires.push_tap import Pushes, PushTap
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.sections.node import Spool

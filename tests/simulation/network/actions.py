@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from simulation.actions import ACTIONS
-from simulation.client import CONNECTING, OFFLINE, ONLINE, Client
+from simulation.clients.client import CONNECTING, OFFLINE, ONLINE, Client
+from simulation.judge.targets import Violation
 from simulation.network.clients.direct_clients import KINDS, DirectClient
 from simulation.network.clients.lone_clients import LoneClient
 from simulation.network.clients.replies import AnsweredClient
@@ -13,7 +14,6 @@ from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.wires.ways import Pair
 from simulation.scenario import MOVERS, PUBLISHERS, RETURNERS, TRANSACTORS
 from simulation.steps import Step
-from simulation.targets import Violation
 from simulation.world import World
 
 DOWN_US_MAX: Final = 20_000_000

@@ -6,10 +6,11 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from simulation.client import ONLINE
+from simulation.checks.log_watch import LogWatch
+from simulation.checks.node_checks import queues_of
+from simulation.clients.client import ONLINE
 from simulation.course import Course
-from simulation.log_watch import LogWatch
-from simulation.memory_network import MemoryListener
+from simulation.judge.targets import NOT_YET, Violation
 from simulation.network.clients.direct_clients import DirectClient
 from simulation.network.clients.replies import AnsweredClient, Reply, ReplyBook
 from simulation.network.clients.retaining_clients import RetainBook, RetainingClient
@@ -20,10 +21,9 @@ from simulation.network.judge.retained_state import refuses_retained, retained_a
 from simulation.network.steps import scenario_at
 from simulation.network.wires.joined_loops import JoinedLoops
 from simulation.network.wires.ways import Pair, Process, Reach, Tap, Ways
-from simulation.node_checks import queues_of
 from simulation.scenario import APART, SOLE_QUEUES, SPARE, Scenario
 from simulation.surroundings import Surroundings
-from simulation.targets import NOT_YET, Violation
+from simulation.wires.memory_network import MemoryListener
 from simulation.world import AnyClient, Backup, World
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.interface import CommitJob

@@ -1,5 +1,7 @@
 """One run of three brokers: the steps of a seed, the drain at the end, and what became of it."""
 
+from simulation.judge.targets import Violation
+from simulation.machine.virtual_loop import EndlessLoop
 from simulation.network.actions import play
 from simulation.network.network import Network
 from simulation.network.steps import STEPS_DEFAULT, network_scenario_of, network_steps_of
@@ -15,8 +17,6 @@ from simulation.run import (
 )
 from simulation.scenario import CONSUMERS, MOVERS
 from simulation.steps import Step
-from simulation.targets import Violation
-from simulation.virtual_loop import EndlessLoop
 
 LINKED_S_MAX = 60  # after the network is mended: a broker tries again after 15 s at most
 

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from simulation.client import HOLD, PROMPT
+from simulation.clients.client import HOLD, PROMPT
 from simulation.network.network import Network
 from simulation.network.steps import network_scenario_of
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NoReturn
 
+from simulation.judge.targets import Violation
 from simulation.replicas.broker.state import Change, State, difference
-from simulation.targets import Violation
 
 OPEN_MAX: Final = 8  # commits; one owner has one, and few owners follow each other before a commit is confirmed
 

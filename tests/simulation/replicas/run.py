@@ -2,13 +2,13 @@
 
 from typing import Final
 
+from simulation.judge.targets import Violation
+from simulation.machine.virtual_loop import EndlessLoop
 from simulation.replicas.actions import SECOND_US, play
 from simulation.replicas.steps import STEPS_DEFAULT, replica_steps_of
 from simulation.replicas.world import World, world_of
 from simulation.run import Outcome
 from simulation.steps import Step
-from simulation.targets import Violation
-from simulation.virtual_loop import EndlessLoop
 
 OWNER_S_MAX: Final = 30  # until there is an owner when all is well: starts, the lease, two turns, some elections
 CAUGHT_UP_S_MAX: Final = 30

@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from simulation.judge.targets import Violation
+from simulation.machine.virtual_loop import MONOTONIC_START_US
 from simulation.network.wires.joined_loops import JoinedLoops
 from simulation.replicas.book import Book, Owner
 from simulation.replicas.broker.node import Demand, ModelNode
@@ -22,8 +24,6 @@ from simulation.replicas.servers.connection import Connection
 from simulation.replicas.servers.objects import maker_of_newest, verified_snapshots
 from simulation.replicas.servers.servers import Servers
 from simulation.replicas.servers.stream import ModelStream
-from simulation.targets import Violation
-from simulation.virtual_loop import MONOTONIC_START_US
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.gateway.cluster.replica.process import ReplicaProcess
 from sluicegate.gateway.config.model import Config

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 
-from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
+from simulation.machine.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, StorePublication
 from sluicegate.actors.messages.spool import ReloadPartition, WriteTables
 from sluicegate.actors.runtime.actor import LoopActor

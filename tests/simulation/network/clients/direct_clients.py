@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 import support.mqtt.packets as mqtt
-from simulation.memory_network import Wire
+from simulation.judge.targets import Violation
 from simulation.network.clients.lone_clients import LoneClient, SilentTap
 from simulation.network.clients.replies import ReplyBook
-from simulation.targets import Violation
+from simulation.wires.memory_network import Wire
 from sluicegate.messaging.topics.syntax import queue_topic
 from support.mqtt.packets import Packet
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from random import Random
 
 import support.mqtt.packets as mqtt
-from simulation.client import KEEP_ALIVE_S, OFFLINE, ONLINE
-from simulation.connected_client import Wired
-from simulation.memory_network import Wire
+from simulation.clients.client import KEEP_ALIVE_S, OFFLINE, ONLINE
+from simulation.clients.connected_client import Wired
+from simulation.wires.memory_network import Wire
 from support.mqtt.packets import Packet
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from simulation.client import OFFLINE, ONLINE
-from simulation.connected_client import Wired
-from simulation.memory_network import Wire
-from simulation.mqtt_tap import number_of
+from simulation.clients.client import OFFLINE, ONLINE
+from simulation.clients.connected_client import Wired
+from simulation.clients.transacting_client import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
+from simulation.judge.targets import Violation
 from simulation.network.clients.lone_clients import SilentTap
-from simulation.targets import Violation
-from simulation.transacting_client import AMQP_HEADER, OUTGOING_WINDOW, WINDOW, heard_in
+from simulation.wires.memory_network import Wire
+from simulation.wires.mqtt_tap import number_of
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE
 from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes
 from sluicegate.protocols.amqp.codec.frames import HEARTBEAT, frame

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Final
 
 import support.mqtt.packets as mqtt
-from simulation.memory_network import Wire
+from simulation.judge.targets import Violation
 from simulation.network.clients.lone_clients import LoneClient, SilentTap
-from simulation.targets import Violation
+from simulation.wires.memory_network import Wire
 from support.mqtt.packets import Packet
 
 TOPICS: Final = tuple(f"kept/{number}" for number in range(4))

@@ -1,7 +1,7 @@
 """What brokers know of each other's wants, seen inside: when a broker may rely on it, and that all agree at rest."""
 
-from simulation.image import Image
-from simulation.targets import Violation
+from simulation.judge.targets import Violation
+from simulation.machine.image import Image
 from sluicegate.gateway.node.node import Node
 from sluicegate.protocols.network.kept import INTEREST_PREFIX
 from sluicegate.protocols.network.vpn_link import VpnLink

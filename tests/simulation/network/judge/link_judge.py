@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from simulation.mqtt_tap import number_of
+from simulation.judge.targets import GROUP, Target, Violation
+from simulation.judge.truth import Truth
+from simulation.machine.virtual_loop import MONOTONIC_START_US, WALL_START_MS
 from simulation.network.clients.direct_clients import DirectBook
-from simulation.targets import GROUP, Target, Violation
-from simulation.truth import Truth
-from simulation.virtual_loop import MONOTONIC_START_US, WALL_START_MS
+from simulation.wires.mqtt_tap import number_of
 from sluicegate.storage.interface import CommitJob
 from sluicegate.storage.records.journal import decode_journal_record
 

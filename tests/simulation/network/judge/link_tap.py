@@ -4,10 +4,10 @@ At the queue's end the link is to the judge what a connection of clients is: eac
 they are written until a settlement is read. At the consumers' end it is what brings messages.
 """
 
-from simulation.far_flows import Far
-from simulation.flow_tap import FrameReader
-from simulation.mqtt_tap import Written, number_of
-from simulation.truth import Truth
+from simulation.judge.far_flows import Far
+from simulation.judge.truth import Truth
+from simulation.wires.flow_tap import FrameReader
+from simulation.wires.mqtt_tap import Written, number_of
 from sluicegate.actors.network.link_batches import link_batch
 from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED, RELEASED, RELEASED_ELSEWHERE
 from sluicegate.protocols.flow.codec.frame import CLOSE, ERROR, LINK_DELIVER, LINK_FLOW

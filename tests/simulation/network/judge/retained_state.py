@@ -1,8 +1,8 @@
 """What brokers retain, seen inside: when nothing of it is under way, and that all agree then."""
 
+from simulation.judge.targets import Violation
 from simulation.network.clients.retaining_clients import TOPICS
 from simulation.network.judge.interests import vpn_link
-from simulation.targets import Violation
 from sluicegate.gateway.node.node import Node
 
 

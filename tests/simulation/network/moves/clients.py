@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 import support.mqtt.packets as mqtt
-from simulation.client import ONLINE
-from simulation.memory_network import Wire
-from simulation.mqtt_tap import number_of
+from simulation.clients.client import ONLINE
+from simulation.judge.targets import Violation
 from simulation.network.clients.lone_clients import LoneClient, SilentTap
-from simulation.targets import Violation
+from simulation.wires.memory_network import Wire
+from simulation.wires.mqtt_tap import number_of
 from sluicegate.messaging.topics.syntax import queue_topic
 from support.mqtt.packets import Packet
 

@@ -5,7 +5,9 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from simulation.client import OFFLINE
+from simulation.clients.client import OFFLINE
+from simulation.judge.targets import Violation
+from simulation.machine.virtual_loop import EndlessLoop
 from simulation.network.actions import NETWORK_ACTIONS
 from simulation.network.moves.clients import (
     ASIDE,
@@ -21,8 +23,6 @@ from simulation.network.run import LINKED_S_MAX
 from simulation.network.steps import network_scenario_of
 from simulation.run import Outcome, mend
 from simulation.steps import Step, drawn_steps
-from simulation.targets import Violation
-from simulation.virtual_loop import EndlessLoop
 from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.protocols.network.moves.moves import VpnMoves
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from simulation.virtual_loop import CALLBACKS_PER_ADVANCE_MAX, MONOTONIC_START_US, EndlessLoop, VirtualLoop
+from simulation.machine.virtual_loop import CALLBACKS_PER_ADVANCE_MAX, MONOTONIC_START_US, EndlessLoop, VirtualLoop
 
 
 class JoinedLoops:

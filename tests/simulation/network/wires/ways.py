@@ -9,8 +9,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
-from simulation.memory_network import MemoryListener, OutgoingWire, Wire
-from simulation.virtual_loop import VirtualLoop
+from simulation.machine.virtual_loop import VirtualLoop
+from simulation.wires.memory_network import MemoryListener, OutgoingWire, Wire
 
 FIRST_PORT = 7_000
 HANG_S = 60.0  # longer than anybody waits for a connection

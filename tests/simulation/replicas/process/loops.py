@@ -7,9 +7,9 @@ from contextvars import Context
 from functools import partial
 from typing import Any, Final, TypeVarTuple
 
+from simulation.machine.virtual_loop import NEVER_US, WALL_START_MS
 from simulation.network.wires.joined_loops import JoinedLoop, JoinedLoops
 from simulation.replicas.process.batons import Baton
-from simulation.virtual_loop import NEVER_US, WALL_START_MS
 
 Args = TypeVarTuple("Args")
 

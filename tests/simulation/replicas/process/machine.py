@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from simulation.judge.targets import Violation
 from simulation.network.wires.joined_loops import JoinedLoops
 from simulation.replicas.process.batons import VirtualLoopThread
 from simulation.replicas.process.loops import Clocks, MachineLoop, running
 from simulation.replicas.servers.connection import Connection
-from simulation.targets import Violation
 from sluicegate.gateway.cluster.membership.members import STARTING
 from sluicegate.gateway.cluster.replica.process import End, ReplicaProcess
 from sluicegate.gateway.config.model import Config

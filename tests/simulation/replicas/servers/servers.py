@@ -11,9 +11,9 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from simulation.machine.virtual_loop import VirtualLoop
 from simulation.replicas.servers.api import API, Api
 from simulation.replicas.servers.stream import ModelStream, Stored, error, matches
-from simulation.virtual_loop import VirtualLoop
 
 NEXT: Final = API + "CONSUMER.MSG.NEXT."
 CONSUMER: Final = API + "CONSUMER.CREATE."

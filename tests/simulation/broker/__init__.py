@@ -1,0 +1,1 @@
+"""Tests that play runs and scenes of one broker."""

@@ -1,0 +1,1 @@
+"""Checks of the node, its log and its store, which need no client."""

@@ -1,0 +1,1 @@
+"""The judge of a run: what the node promised, what clients saw, and whether they agree."""
