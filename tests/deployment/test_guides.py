@@ -21,22 +21,10 @@ ELSEWHERE: Final = {  # pages whose listings have a test of their own
     "docs/connect/amqp.md": "tests/interop/test_proton.py and test_rhea_in_a_browser.py",
     "docs/connect/flow-client.md": "tests/broker/flow/client/test_examples.py",
     "docs/connect/flow-protocol.md": "tests/unit/protocols/flow/test_specification.py",
-    "docs/connect/http.md": "tests/interop/test_http_clients.py",
     "docs/connect/test-your-application.md": "tests/testing/test_documentation.py",
 }
 NOT_FOLLOWED: Final = {  # pages whose commands are only parsed
-    "docs/concepts/brokers.md": "its commands start brokers that do not end; tests/broker/machine has several brokers",
-    "docs/concepts/redelivery.md": "it names messages that a broker of its own does not have",
-    "docs/concepts/replicas.md": "it takes NATS servers of three machines; tests/replication has them",
-    "docs/concepts/sites.md": "it takes NATS servers at two sites; tests/replication has them",
-    "docs/concepts/virtual-destinations.md": "its durable selectors are those of another configuration",
     "docs/connect/coming-from/solace.md": "it takes a broker of Solace",
-    "docs/connect/payload-rules.md": "it installs a release",
-    "docs/connect/rest-delivery-points.md": "it takes the web server of an application",
-    "docs/operate/configuration.md": "its broker runs until Ctrl-C",
-    "docs/operate/operations.md": "it names clients and gateways of an installation",
-    "docs/operate/recovery.md": "it takes a spool that is damaged; tests/crash has some",
-    "docs/operate/tracing.md": "it installs a release",
 }
 PAGES: Final = sorted(
     str(page.relative_to(ROOT))
@@ -56,7 +44,7 @@ def followed(page: str) -> list[Step]:
     text = (ROOT / page).read_text(encoding="utf-8")
     options = found[1] if (found := BROKER.search(text)) else ""
     done = list(steps(BROKER.sub("", text)))
-    types = any(isinstance(step, Typed) for step in done)
+    types = any(typed(step.commands) for step in done if isinstance(step, Typed))
     done = [step for step in done if not isinstance(step, Read)]
     if options == "none" or not types:
         return done
@@ -104,6 +92,11 @@ def test_no_listing_of_a_page_is_without_a_language(page: str) -> None:
     assert len(listings) == len(re.findall(r"^ *```", text, re.MULTILINE)) / 2
     rest = re.sub(r"^<!-- first:\n.*?^-->$", "", STEP.sub("", text), flags=re.DOTALL | re.MULTILINE)
     assert re.findall(r"\n\n {4}\S.*", rest) == []
+
+
+@pytest.mark.parametrize("page", ELSEWHERE)
+def test_the_kind_of_each_listing_is_known_on_pages_that_other_tests_follow(page: str) -> None:
+    assert list(steps((ROOT / page).read_text(encoding="utf-8")))
 
 
 def test_pages_that_are_left_out_are_there() -> None:

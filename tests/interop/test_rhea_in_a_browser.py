@@ -15,7 +15,7 @@ from support.operations.console_page import chromium
 from support.processes.foreign_programs import ROOT, node_modules
 from support.processes.gateway import GatewayProcess
 
-EXAMPLE: Final = re.compile(r"^```html\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLE: Final = re.compile(r'^```html title="orders.html"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 LIBRARY: Final = "rhea.min.js"
 URL: Final = "ws://127.0.0.1:8010/amqp"  # of the example
 

@@ -26,9 +26,9 @@ NOT_TYPED: Final = {
     "sluicegate replication": "it takes NATS servers at two sites; tests/replication has them",
 }
 SHELL: Final = frozenset({"&", "|", ">", ";", "<"})  # behind the words of a command
-CONFIRMED: Final = tuple(
-    f"sluicegate {each}" for each in ("vpn delete", "queue purge", "queue delete ")
-)  # at a terminal
+CONFIRMED: Final = tuple(  # at a terminal
+    f"sluicegate {each}" for each in ("vpn delete", "queue purge", "queue delete ", "queue delete-messages ")
+)
 FILES: Final = re.compile(r"/(?:etc|run)/[\w./-]+")
 CUT_HASH: Final = "$argon2id$v=19$..."  # pages show how a hash begins
 HASH: Final = PasswordHasher().hash("secret-of-a-page")

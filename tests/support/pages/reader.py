@@ -21,10 +21,11 @@ from support.pages.listings import Interrupted, Read, Saved, Shown, Step, Typed,
 PATIENCE_S: Final = 60  # for a command: a cold start of Python, on a busy machine, and the holddown of a rebalance
 LOOK_S: Final = 0.05
 NEEDED: Final = ("unshare", "nsenter", "ip")
-OWN: Final = ("etc", "opt", "run", "var/lib")  # folders of which it has a copy
+OWN: Final = ("etc", "opt", "run", "srv", "var/lib")  # folders of which it has a copy
 HOSTS: Final = (  # the other machines of pages: all are this one
     *("gate.example", "lab", "office.example", "plant.example", "solace.example", "erp.example"),
 )
+PYTHON_PATH: Final = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # may be relative to where the tests run
 PROGRAMS: Final = {"sluicegate": "-P -m sluicegate", "python": "", "python3": ""}
 
 
@@ -53,6 +54,8 @@ class Reader:
             program = self._bin / name
             program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
             program.chmod(0o755)
+        # At a terminal curl shows no progress. Here its output is a file.
+        (self._folder / ".curlrc").write_text("silent\nshow-error\n")
         self._machine = subprocess.Popen(
             ["unshare", "--net", "--mount", "sh", "-euc", self._made()],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -117,7 +120,12 @@ class Reader:
 
     def starts(self, commands: str, output: Path) -> "subprocess.Popen[bytes]":
         """Start commands on the machine, with what they print appended to a file."""
-        variables = os.environ | {"PATH": f"{self._bin}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
+        variables = os.environ | {
+            "HOME": str(self._folder),
+            "PATH": f"{self._bin}:{os.environ['PATH']}",
+            "PYTHONPATH": os.pathsep.join(str(Path(each).resolve()) for each in PYTHON_PATH if each),
+            "PYTHONUNBUFFERED": "1",
+        }
         spaces = [f"--{each}=/proc/{self._machine.pid}/ns/{file}" for each, file in (("net", "net"), ("mount", "mnt"))]
         enter = ["nsenter", *spaces, f"--wd={self._folder}", "env", "--default-signal=INT"]
         with output.open("ab") as file:
@@ -156,7 +164,7 @@ class Terminal:
         while not shows(text, self._new()):
             if self._typed.again:
                 self.types(self._typed)
-            elif not self._title or time.monotonic() > deadline:
+            elif self._process is None or self._process.poll() is not None:  # what it shows now is all
                 break
             assert time.monotonic() < deadline, self._complaint(text)
             time.sleep(LOOK_S)
