@@ -35,13 +35,18 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 # Folders whose tests share a session of Spark, or start one after the other: each is a JVM, with room for few.
 # The two lots take about as long as each other, and longer than any file.
 TOGETHER = {"tests/spark": "Spark", "tests/spark/programs": "Spark", "tests/spark/kills": "Spark is killed"}
+# Files of tests that share nothing and take half a minute each: any worker runs any of them.
+APART = frozenset({"tests/deployment/test_guides.py", "tests/deployment/test_tutorial.py"})
 # Folders whose tests start processes, and those whose tests wait most of their time: for them, sockets and timers.
 STARTING = ("tests/crash/", "tests/examples/", "tests/interop/", "tests/stories/", "tests/testing/")
 WAITING = ("tests/broker/", *STARTING)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
-    """Tests of a file have one worker for themselves, for they share what they start; so have those of some folders."""
+    """One worker runs the tests of a file, for they share what they start, and those of some folders.
+
+    Tests of a few files share nothing, and go to any worker.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return kept_together(nodeid)
@@ -50,6 +55,8 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist ships no types
 def kept_together(nodeid: str) -> str:
     """Name the tests that one worker runs, among them this one."""
     file = nodeid.partition("::")[0]
+    if file in APART:
+        return nodeid
     return TOGETHER.get(file.rpartition("/")[0], file)
 
 
