@@ -23,9 +23,6 @@ ELSEWHERE: Final = {  # pages whose listings have a test of their own
     "docs/connect/flow-protocol.md": "tests/unit/protocols/flow/test_specification.py",
     "docs/connect/test-your-application.md": "tests/testing/test_documentation.py",
 }
-NOT_FOLLOWED: Final = {  # pages whose commands are only parsed
-    "docs/connect/coming-from/solace.md": "it takes a broker of Solace",
-}
 PAGES: Final = sorted(
     str(page.relative_to(ROOT))
     for page in (
@@ -54,7 +51,7 @@ def followed(page: str) -> list[Step]:
 @pytest.mark.slow
 @pytest.mark.crash
 @pytest.mark.timeout(400)  # some dozens of programs, beside other tests
-@pytest.mark.parametrize("page", [page for page in PAGES if page not in {*ELSEWHERE, *NOT_FOLLOWED} and followed(page)])
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE and followed(page)])
 def test_what_a_page_says_is_so(tmp_path: Path, page: str) -> None:
     with Reader(tmp_path) as reader:
         for step in followed(page):
@@ -100,7 +97,7 @@ def test_the_kind_of_each_listing_is_known_on_pages_that_other_tests_follow(page
 
 
 def test_pages_that_are_left_out_are_there() -> None:
-    assert {*ELSEWHERE, *NOT_FOLLOWED} - set(PAGES) == set()
+    assert set(ELSEWHERE) - set(PAGES) == set()
 
 
 def test_what_is_not_typed_is_on_a_page() -> None:
