@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -153,8 +153,8 @@ async def _answered(ask: Callable[[], Awaitable[_Result]]) -> _Result:
                 await asyncio.sleep(0.05)
 
 
-def _nothing(record: Record) -> None:
-    """Take a record."""
+def _nothing(records: Sequence[Record]) -> None:
+    """Take records."""
 
 
 def _wall_ms() -> int:

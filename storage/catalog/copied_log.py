@@ -169,7 +169,7 @@ def move_records(env: lmdb.Environment, databases: Databases, journal: Journal, 
     if total:
         log.info("moving %d records of %s into the log", total, where)
     for entry in source.read(1):
-        journal.append(entry.number, [entry.data], is_sound=entry.is_sound, uses_reserve=True, waits=False)
+        journal.append_copies([entry])
     journal.sync()
     with env.begin(write=True) as txn:
         txn.drop(databases.journal, delete=False)

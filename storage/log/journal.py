@@ -9,7 +9,7 @@ its own bytes and, on most file systems, no write of the file system's own. A se
 spare file, and its blocks are used again. A file gets the name of a segment when its header is on the disk, and is used
 again when the disk has its name as a spare file.
 
-After an append that failed nobody knows what is on the disk. Its frame is overwritten, and the segment is closed. The
+After an append that failed nobody knows what is on the disk. Its frames are overwritten, and the segment is closed. The
 next append begins another segment, whose header voids what the failed one may have left. The same is done at each
 start. When neither can be written, the record is in doubt: a start may find it. So the caller must not refuse it, and
 appends it again.
@@ -27,7 +27,7 @@ import contextlib
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, final
@@ -119,7 +119,8 @@ class Journal:
         self._next_spare = 1
         self._last_number = 0
         self._is_lost = False  # what was appended without waiting may not be on the disk, and never will be
-        self._doubtful: Segment | None = None  # it may end with the record of an append that failed
+        self._doubtful: Segment | None = None  # it may end with records of an append that failed
+        self._doubtful_heads: list[int] = []  # where the frames of these begin
         self._find_segments()
 
     # --- reading ---
@@ -196,44 +197,46 @@ class Journal:
         for _ in range(SPARES_MAX - 1):
             self.prepare()
 
-    def append(
-        self, number: int, record: list[bytes], *, uses_reserve: bool, waits: bool = True, is_sound: bool = True
-    ) -> RecordEnd:
-        """Append a record, given in pieces, and return when it is on the disk; without `waits` only `sync` makes sure.
+    def append(self, number: int, record: list[bytes], *, uses_reserve: bool) -> RecordEnd:
+        """Append a record, given in pieces, and return when it is on the disk.
 
-        A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
-        the log, unless `is_in_doubt`. Raises ValueError for a number that is not above the last.
+        Raises OSError: then the record is not in the log, unless `is_in_doubt`. Raises ValueError for a number that is
+        not above the last.
         """
         self._check_sound()
-        if number <= self.last_number:
-            raise ValueError(f"log record {number} after {self.last_number}")
+        self._check_next(number, self.last_number)
         record_bytes = sum([len(piece) for piece in record])
         size = frame_bytes(record_bytes)
-        segment = self._current
-        if segment is None or segment.end + size > self._room:
-            segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
-        frame = frame_pieces(number, record, self._salt, is_sound=is_sound)
-        is_whole = False
-        try:
-            if size <= _WRITE_BYTES:
-                _write_all(self._descriptor, b"".join(frame), segment.end)
-            else:
-                _write(self._descriptor, frame, segment.end)
-            is_whole = True
-            if waits:
-                self._sync(self._descriptor)
-        except OSError:
-            self._take_back(segment, is_whole=is_whole)
-            raise
-        if os.fstat(self._descriptor).st_nlink == 0:
-            self._end_segment()
-            raise StoreDamaged(f"{segment.path} was removed while the node runs: what it writes would be lost")
+        segment = self._segment_for(size, uses_reserve=uses_reserve)
         end = RecordEnd(segment.index, segment.end + FRAME_HEAD_BYTES + record_bytes)
-        segment.end += size
-        segment.last = number
-        segment.records += 1
-        self._last_number = number
+        self._append_frames(segment, frame_pieces(number, record, self._salt), [size], number, waits=True)
         return end
+
+    def append_copies(self, entries: Sequence[LogEntry]) -> list[RecordEnd]:
+        """Append records of another log, of which only `sync` makes sure that they are on the disk; return their ends.
+
+        It takes the first one, and those behind it that the file has room for; another call takes the rest. They are
+        one write, and may use the reserve. One that came damaged is damaged here, too. Raises as `append`: then none of
+        them is in the log, unless `is_in_doubt`.
+        """
+        self._check_sound()
+        segment = self._segment_for(frame_bytes(len(entries[0].data)), uses_reserve=True)
+        ends: list[RecordEnd] = []
+        frames: list[bytes] = []
+        sizes: list[int] = []
+        at, last = segment.end, self.last_number
+        for number, data, is_sound in entries:
+            size = frame_bytes(len(data))
+            if at + size > self._room:
+                break
+            self._check_next(number, last)
+            frames += frame_pieces(number, [data], self._salt, is_sound=is_sound)
+            sizes.append(size)
+            ends.append(RecordEnd(segment.index, at + FRAME_HEAD_BYTES + len(data)))
+            at += size
+            last = number
+        self._append_frames(segment, frames, sizes, last, waits=False)
+        return ends
 
     def sync(self) -> None:
         """Return when all records are on the disk. Raises OSError for a file that cannot be opened.
@@ -335,6 +338,45 @@ class Journal:
     def _check_sound(self) -> None:
         if self._is_lost:
             raise StoreDamaged(f"records in {self.folder} may be lost: the store has to be opened again")
+
+    def _check_next(self, number: int, last: int) -> None:
+        if number <= last:
+            raise ValueError(f"log record {number} after {last}")
+
+    def _segment_for(self, size: int, *, uses_reserve: bool) -> Segment:
+        """Return the current segment, or another one if it has no room for a frame of so many bytes. Raises OSError."""
+        segment = self._current
+        if segment is None or segment.end + size > self._room:
+            return self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
+        return segment
+
+    def _append_frames(
+        self, segment: Segment, frames: list[bytes], sizes: list[int], last: int, *, waits: bool
+    ) -> None:
+        """Write frames, given in pieces and with the size of each, behind those of the current segment.
+
+        `last` is the number of the last of their records. Raises OSError.
+        """
+        size = sum(sizes)
+        is_whole = False
+        try:
+            if size <= _WRITE_BYTES:
+                _write_all(self._descriptor, b"".join(frames), segment.end)
+            else:
+                _write(self._descriptor, frames, segment.end)
+            is_whole = True
+            if waits:
+                self._sync(self._descriptor)
+        except OSError:
+            self._take_back(segment, sizes, is_whole=is_whole)
+            raise
+        if os.fstat(self._descriptor).st_nlink == 0:
+            self._end_segment()
+            raise StoreDamaged(f"{segment.path} was removed while the node runs: what it writes would be lost")
+        segment.end += size
+        segment.last = last
+        segment.records += len(sizes)
+        self._last_number = last
 
     def _find_segments(self) -> None:
         names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
@@ -473,25 +515,27 @@ class Journal:
             self._spares.append(spare)
             self._spares.sort(key=_size_of)
 
-    def _take_back(self, segment: Segment, *, is_whole: bool) -> None:
-        """End a segment after a failed append, and overwrite the head of the frame."""
+    def _take_back(self, segment: Segment, sizes: list[int], *, is_whole: bool) -> None:
+        """End a segment after a failed append of frames of these sizes, and overwrite the head of each."""
         segment.void_above = segment.last
         self._end_segment()
         self._doubtful = segment
+        self._doubtful_heads = [segment.end + sum(sizes[:place]) for place in range(len(sizes))]
         try:
             self._void_doubtful()
         except OSError:
-            if not is_whole:  # a record that was not written to its end is none
+            if not is_whole and len(sizes) == 1:  # a record that was not written to its end is none
                 self._doubtful = None
 
     def _void_doubtful(self) -> None:
-        """Overwrite the head of a frame that may be on the disk, and must not. Raises OSError."""
+        """Overwrite the heads of frames that may be on the disk, and must not. Raises OSError."""
         segment = self._doubtful
         if segment is None:
             return
         descriptor = os.open(segment.path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            _write(descriptor, [bytes(FRAME_HEAD_BYTES)], segment.end)
+            for head in self._doubtful_heads:
+                _write_all(descriptor, bytes(FRAME_HEAD_BYTES), head)
             self._sync(descriptor)
         finally:
             os.close(descriptor)

@@ -53,6 +53,7 @@ _FLAGS_KNOWN: Final = 15
 
 _HEAD: Final = struct.Struct("<BBBBIqIIII")
 _HEAD_BYTES: Final = 32
+_COUNT_OFFSET: Final = 4  # of the count of rows
 _U32: Final = struct.Struct("<I")
 _BYTES_MAX: Final = 0xFFFF_FFFF
 _U16_TOPICS_MAX: Final = 1 << 16
@@ -148,6 +149,21 @@ def decode_whole_rows(data: bytes, offset: int, where: str) -> tuple[MessageBatc
         return _decode(data, offset, where)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"the batch at byte {offset} cannot be read: {error}") from error
+
+
+def batch_rows(data: bytes, start: int, end: int, where: str) -> int:
+    """Return the number of rows of a batch from `start` to `end`; only its head is read.
+
+    Raises DamagedRecord when the head says that it ends elsewhere, and UnsupportedFormat.
+    """
+    version = data[start]
+    if not BATCH_FORMAT_OLDEST <= version <= BATCH_FORMAT:
+        raise UnsupportedFormat(version, BATCH_FORMAT, where)
+    found_end = batch_end(data, start, where)
+    if found_end != end:
+        raise DamagedRecord(where, f"the batch at byte {start} ends at {found_end} instead of {end}")
+    count: int = _U32.unpack_from(data, start + _COUNT_OFFSET)[0]
+    return count
 
 
 def batch_end(data: bytes, offset: int, where: str) -> int:

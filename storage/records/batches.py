@@ -18,6 +18,7 @@ from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.records.batch import batch_end, column_bytes, decode_whole_rows, take_column
 
 _CHECKSUM: Final = struct.Struct("<Q")
+_SIZE: Final = struct.Struct("<I")
 
 
 class BatchRead(NamedTuple):
@@ -108,18 +109,30 @@ def take_batches(
     return batches
 
 
+def take_sizes(data: bytes, offset: int, count: int) -> list[int]:
+    """Return the sizes of the batches behind a head that ends at `offset`. Raises ValueError."""
+    if count == 1 and offset + _SIZE.size <= len(data):  # of most records: no array is built for it
+        return [_SIZE.unpack_from(data, offset)[0]]
+    return take_column("I", data, offset, count)
+
+
+def table_bytes(count: int) -> int:
+    """Return the bytes between the end of a head and the first of its batches."""
+    return 12 * count + _CHECKSUM.size
+
+
 def _take_table(
     data: bytes, start: int, offset: int, count: int, where: str, *, is_sealed: bool
 ) -> tuple[list[int], list[int], int]:
     """Return the sizes and checksums of the batches, and where the first one begins."""
-    sizes = take_column("I", data, offset, count)
+    sizes = take_sizes(data, offset, count)
     checksums = take_column("Q", data, offset + 4 * count, count)
     end = offset + 12 * count
     if not is_sealed:
         (checksum,) = _CHECKSUM.unpack_from(data, end)
         if xxhash.xxh3_64_intdigest(data[start:end]) != checksum:
             raise DamagedRecord(where, "the checksum of its head does not match")
-    return sizes, checksums, end + _CHECKSUM.size
+    return sizes, checksums, offset + table_bytes(count)
 
 
 def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:

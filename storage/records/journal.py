@@ -22,14 +22,16 @@ from typing import Final, NamedTuple
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.storage.errors import DamagedRecord
-from sluicegate.storage.records.batch import column_bytes, encode_batch, take_column
+from sluicegate.storage.records.batch import batch_rows, column_bytes, encode_batch, take_column
 from sluicegate.storage.records.batches import (
     BatchRead,
     BatchSpan,
     Losses,
     put_batches,
+    table_bytes,
     take_batch,
     take_batches,
+    take_sizes,
     take_spans,
 )
 from sluicegate.storage.records.seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
@@ -76,6 +78,21 @@ class JournalRecord(NamedTuple):
     lost: str = ""  # describes the unreadable part; empty for a whole record
 
 
+class Sequences(NamedTuple):
+    """Sequences of one partition that a record gives to messages, `first` to `end` (exclusive)."""
+
+    partition_id: int
+    first: int
+    end: int
+
+
+class JournalSummary(NamedTuple):
+    """What a record does to partitions, without its messages."""
+
+    added: list[Sequences]
+    settlements: list[Settlement]
+
+
 def encode_journal_record(entries: list[JournalEntry], settlements: list[Settlement]) -> bytes:
     """Return the record's bytes. Raises ValueError for a match without rows or a record beyond 4 GiB."""
     parts = [
@@ -107,6 +124,53 @@ def decode_journal_record(data: bytes, where: str = "journal record") -> Journal
         return _decode_content(data, where, is_sealed=is_sealed)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its content cannot be read: {error}") from error
+
+
+def decode_journal_summary(data: bytes, where: str) -> JournalSummary:
+    """Return what the record does to partitions; of its messages only the number is read.
+
+    The seal says that they are as they were written. Raises DamagedRecord when it does not match, or the number cannot
+    be read, and UnsupportedFormat.
+    """
+    unseal_whole(data, JOURNAL_KIND, JOURNAL_FORMAT, where, oldest=JOURNAL_FORMAT_OLDEST)
+    if sealed_version(data, 0) == 1:
+        return summary_of(decode_journal_record(data, where))
+    try:
+        return _decode_summary(data, where)
+    except (IndexError, ValueError, OverflowError, struct.error) as error:
+        raise DamagedRecord(where, f"its content cannot be read: {error}") from error
+
+
+def summary_of(record: JournalRecord) -> JournalSummary:
+    """Return what a record does to partitions."""
+    added: list[Sequences] = []
+    for batch, matches in record.entries:
+        _add_sequences(added, matches, batch.count)
+    return JournalSummary(added, record.settlements)
+
+
+def _decode_summary(data: bytes, where: str) -> JournalSummary:
+    entry_count, settlements, offset = _take_settlements(data)
+    matches_of: list[list[Match]] = []
+    for _ in range(entry_count):
+        matches, offset = _take_matches(data, offset)
+        matches_of.append(matches)
+    added: list[Sequences] = []
+    sizes = take_sizes(data, offset, entry_count)
+    at = offset + table_bytes(entry_count)
+    for matches, size in zip(matches_of, sizes, strict=True):
+        count = batch_rows(data, at, at + size, where)
+        _check_rows(matches, count)
+        _add_sequences(added, matches, count)
+        at += size
+    if at != len(data):
+        raise ValueError(f"batches that end at byte {at} instead of {len(data)}")
+    return JournalSummary(added, settlements)
+
+
+def _add_sequences(added: list[Sequences], matches: list[Match], count: int) -> None:
+    for partition_id, first, rows in matches:
+        added.append(Sequences(partition_id, first, first + (count if rows is None else len(rows))))
 
 
 def batch_spans(data: bytes) -> list[BatchSpan]:
@@ -162,6 +226,8 @@ def _take_settlements(data: bytes) -> tuple[int, list[Settlement], int]:
     counts: tuple[int, int] = _COUNTS.unpack_from(data, SEAL_BYTES)
     entry_count, settlement_count = counts
     offset = SEAL_BYTES + 8
+    if settlement_count == 0:
+        return entry_count, [], offset
     partition_ids = take_column("I", data, offset, settlement_count)
     firsts = take_column("Q", data, offset + 4 * settlement_count, settlement_count)
     ends = take_column("Q", data, offset + 12 * settlement_count, settlement_count)

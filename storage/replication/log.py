@@ -12,9 +12,10 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from sluicegate.storage.replication.messages import has_record
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role
 from sluicegate.storage.replication.stream import Stream, StreamFull, StreamUnavailable
 
@@ -37,10 +38,14 @@ class ReplicatedLog:
         stream: Stream,
         *,
         wall_ms: Callable[[], int],
-        take: Callable[[Record], None],
+        take: Callable[[Sequence[Record]], None],
         rng: random.Random,
     ) -> None:
-        """`take` is called with each record that is read: by a standby, and by a replica that takes over."""
+        """`take` is called with the records that are read: by a standby, and by a replica that takes over.
+
+        It gets those that came together, and has them before the replica reads a message of another kind: what an epoch
+        changes is seen when the records before it are taken.
+        """
         self.replica: Final = replica
         self._stream = stream
         self._wall_ms = wall_ms
@@ -59,10 +64,18 @@ class ReplicatedLog:
         message raises that counts and cannot be read.
         """
         messages = await self._stream.read(self.replica.read_through, wait_s)
-        for sequence, data in messages:
-            record = self.replica.read(sequence, data)
-            if record is not None:
-                self._take(record)
+        records: list[Record] = []
+        try:
+            for sequence, data in messages:
+                if records and not has_record(data):
+                    taken, records = records, []
+                    self._take(taken)
+                record = self.replica.read(sequence, data)
+                if record is not None:
+                    records.append(record)
+        finally:
+            if records:
+                self._take(records)
         return len(messages)
 
     async def take_over(self, revision: int) -> None:

@@ -54,6 +54,8 @@ class Kind(IntEnum):
 
 _KINDS: Final = {kind.value: kind for kind in Kind}  # to compare a code with `max(Kind)` costs 2 us a message
 
+_RECORD_KINDS: Final = frozenset({Kind.PART.value, Kind.RECORD.value})
+
 
 class Message(NamedTuple):
     """A message of the stream."""
@@ -145,6 +147,11 @@ def encode_message(kind: Kind, place: Place, time_ms: int, content: bytes, level
     put_varint(out, time_ms)
     out.append(content)
     return b"".join(out)
+
+
+def has_record(data: bytes) -> bool:
+    """Return whether a message, if it is not void, has a record or a part of one."""
+    return len(data) > 1 and data[1] in _RECORD_KINDS
 
 
 def decode_message(data: bytes, place: Place, where: str, reads: int = LEVEL) -> Message | None:

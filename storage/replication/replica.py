@@ -165,6 +165,9 @@ class Replica:
         self.level = max(self.level, message.level)
         clean, self._last_clean = self._last_clean, None
         match message.kind:
+            case Kind.RECORD:  # first: nearly every message is one
+                number, self._number = self._number or sequence, 0
+                return Record(number, self._whole(message))
             case Kind.BEGIN:
                 self.begin = decode_begin(message.content, where)
             case Kind.EPOCH:
@@ -185,9 +188,6 @@ class Replica:
                 self._parts.clear()
             case Kind.HANDED:
                 self.handed = decode_handed(message.content, where)
-            case Kind.RECORD:
-                number, self._number = self._number or sequence, 0
-                return Record(number, self._whole(message))
             case Kind.CLEAN:
                 self._number = 0
                 self._last_clean = self._whole(message)
@@ -196,6 +196,8 @@ class Replica:
         return None
 
     def _whole(self, message: Message) -> bytes:
+        if not self._parts:
+            return message.content
         content = b"".join([*self._parts, message.content])
         self._parts.clear()
         return content

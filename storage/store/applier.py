@@ -14,18 +14,17 @@ from typing import Final, NamedTuple, final
 
 from sluicegate.storage.commit.checkpoint import CheckpointPlanner, PartitionCursor
 from sluicegate.storage.commit.planner import LOG_BYTES_MAX, LOG_SHARE_MAX
-from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CheckpointJob, Recovery, Reservation
 from sluicegate.storage.log.record import LogRecord
 from sluicegate.storage.log.tail import growth_of
-from sluicegate.storage.records.journal import JournalEntry, JournalRecord, Match, decode_journal_record
+from sluicegate.storage.records.journal import Sequences, Settlement, decode_journal_summary, summary_of
 
 
 class _Slot(NamedTuple):
     """A record with messages."""
 
     number: int
-    ranges: list[tuple[int, int, int]]  # partition, first sequence, end
+    added: list[Sequences]
 
 
 @final
@@ -47,22 +46,21 @@ class Applier:
         for number, journal in recovery.journal:
             if number > recovery.applied:
                 records += 1
-                self._settle(journal)
-            self._add(number, journal.entries)
+                self._settle(journal.settlements)
+            self._add(number, summary_of(journal).added)
         self._planner.recovered(records)
         self._applied = max(recovery.applied, recovery.next_record_number - 1)
 
     def taken(self, number: int, record: LogRecord, record_bytes: int) -> None:
         """Apply a record that is in the log. Raises DamagedRecord, UnsupportedFormat."""
-        where = f"log record {number}"
-        journal = None if record.journal is None else decode_journal_record(record.journal, where)
-        if journal is not None and journal.lost:
-            raise DamagedRecord(where, journal.lost)
+        journal = None
+        if record.journal is not None:
+            journal = decode_journal_summary(record.journal, f"log record {number}")
         for reservation in record.reservations:
             self._reserve(reservation)
         if journal is not None:
-            self._settle(journal)
-            self._add(number, journal.entries)
+            self._settle(journal.settlements)
+            self._add(number, journal.added)
         for partition_id in record.partition_purges:
             self._planner.forget(partition_id)
             self._planner.purged(partition_id)
@@ -102,24 +100,19 @@ class Applier:
         cursor.next_sequence_reserved = max(cursor.next_sequence_reserved, next_sequence)
         self._planner.changed(partition_id)
 
-    def _settle(self, journal: JournalRecord) -> None:
-        for partition_id, first, end in journal.settlements:
+    def _settle(self, settlements: list[Settlement]) -> None:
+        for partition_id, first, end in settlements:
             cursor = self._cursors.get(partition_id)
             if cursor is not None:  # else the partition is deleted
                 cursor.settle(first, end)
                 self._planner.changed(partition_id)
 
-    def _add(self, number: int, entries: list[JournalEntry]) -> None:
-        ranges = [
-            (match.partition_id, match.first_sequence, match.first_sequence + _count(entry, match))
-            for entry in entries
-            for match in entry.matches
-        ]
-        if ranges:
-            self._slots.append(_Slot(number, ranges))
+    def _add(self, number: int, added: list[Sequences]) -> None:
+        if added:
+            self._slots.append(_Slot(number, added))
 
     def _is_needed(self, slot: _Slot) -> bool:
-        for partition_id, first, end in slot.ranges:
+        for partition_id, first, end in slot.added:
             cursor = self._cursors.get(partition_id)
             if cursor is None:  # the partition is deleted, and no other one gets its number
                 continue
@@ -127,7 +120,3 @@ class Applier:
             if first < end and cursor.settled.count_within(first, end) < end - first:
                 return True
         return False
-
-
-def _count(entry: JournalEntry, match: Match) -> int:
-    return entry.batch.count if match.rows is None else len(match.rows)

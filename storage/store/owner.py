@@ -142,7 +142,7 @@ class OwnedLog:
         if not self._is_in_stream:
             self._append(job.number, data)
         try:
-            self._store.take(job.number, data)
+            self._store.take([(job.number, data)])
         except Exception as error:  # whatever it is: publishers must not be told that the record is not stored
             said = error if isinstance(error, StorageError) else repr(error)
             raise CopyFailed(f"{said}, and the stream has the record already") from error

@@ -1,10 +1,11 @@
 """A standby: a replica whose store follows the stream of the owner, and is warm when it has to become the owner.
 
-Each record that is read goes into the store's own log (`SpoolStore.take`). When enough has come, a checkpoint brings
+The records that are read go into the store's own log (`SpoolStore.take`). When enough has come, a checkpoint brings
 the state up to it (`storage.store.applier`), so memory and log stay short, and a start has little to read. What an
 owner's recovery finds in this store is what it would find in the owner's.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from sluicegate.storage.errors import DamagedRecord, StorageError
@@ -71,19 +72,17 @@ class Standby:
             raise OtherLog(f"record {number} of this store is another one in the stream")
         self._replica.resume(number)
 
-    def take(self, record: Record) -> None:
-        """Take a record that was read: the `take` of `ReplicatedLog`.
+    def take(self, records: Sequence[Record]) -> None:
+        """Take the records that were read together: the `take` of `ReplicatedLog`.
 
         Raises OtherLog, and what `SpoolStore.take` and `SpoolStore.checkpoint` raise; then open the store again.
         """
         if self._replica.begin is not None:
             self._check_begin(self._replica.begin)
-        if record.number <= self._store.last_number:
-            return  # the last one of the last run
-        taken = self._store.take(record.number, record.data)
-        if taken is None:
-            return
-        self._applier.taken(record.number, taken, len(record.data))
+        last = self._store.last_number  # read again at the beginning of a run
+        kept = [record for record in records if record.data and record.number > last]
+        for record, taken in zip(kept, self._store.take(kept), strict=True):
+            self._applier.taken(record.number, taken, len(record.data))
         if self._applier.is_due():
             self.checkpoint()
 

@@ -22,7 +22,7 @@ import contextlib
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -249,28 +249,34 @@ class SpoolStore:
         """Raise StoreFull if a record of so many bytes would leave less than the reserve."""
         self._keep_reserve(growth_of(record) + frame_bytes(record_bytes))
 
-    def take(self, number: int, data: bytes) -> LogRecord | None:
-        """Copy a record of a replicated log into this one; return what it does, None if it has no content.
+    def take(self, records: Sequence[tuple[int, bytes]]) -> list[LogRecord]:
+        """Copy records of a replicated log into this one, each with its number and content; return what they do.
 
-        `number` is above all earlier ones. A record without content only shows that a replica is the owner, and is not
-        kept. Room was looked at where the record was made, so it may use the reserve here. It is on the disk after the
-        next checkpoint or commit; a power failure before may lose it, and then it is read again. Raises DamagedRecord
-        and UnsupportedFormat for a record that this release cannot read, StoreFull and StoreFailed: then open the
-        store again, and go on with the last record that it has.
+        The numbers ascend, above all earlier ones. Each record has content: one without only shows that a replica is
+        the owner. Room was looked at where they were made, so they may use the reserve here. They are on the disk after
+        the next checkpoint or commit; a power failure before may lose them, and then they are read again. Raises
+        DamagedRecord and UnsupportedFormat, with nothing taken, if this release cannot read one of them. Raises
+        StoreFull and StoreFailed: then open the store again, and go on with the last record that it has.
         """
-        if not data:
-            return None
-        record = decode_log_record(data, f"record {number} of the replicated log", is_sound=True)
-        if not self._log.has_room(len(data)):
-            self._sync_taken()  # a file that is followed by another has to be whole
-        with translated(self.folder, needed_bytes=len(data)):
-            self._lock.check_data()
-            end = self._log.append(number, [data], uses_reserve=True, waits=False)
-        self._has_unsynced = True
-        if record.journal is not None:
-            self._places.appended(number, len(record.journal), end)
-        self._tail.add(number, record)
-        return record
+        taken = [
+            decode_log_record(data, f"record {number} of the replicated log", is_sound=True) for number, data in records
+        ]
+        rest = [LogEntry(number, data, is_sound=True) for number, data in records]
+        done = 0
+        while rest:
+            if not self._log.has_room(len(rest[0].data)):
+                self._sync_taken()  # a file that is followed by another has to be whole
+            with translated(self.folder, needed_bytes=len(rest[0].data)):
+                self._lock.check_data()
+                ends = self._log.append_copies(rest)
+            self._has_unsynced = True
+            for entry, record, end in zip(rest, taken[done:], ends, strict=False):
+                if record.journal is not None:
+                    self._places.appended(entry.number, len(record.journal), end)
+                self._tail.add(entry.number, record)
+            done += len(ends)
+            rest = rest[len(ends) :]
+        return taken
 
     def last_record(self) -> LogEntry | None:
         """Return the last record of the log, None when it has none. Raises StoreFailed."""

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
@@ -195,7 +195,7 @@ async def more(confirmed: list[bytes], number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-def end_of(stream: JetStream, name: str, take: Callable[[Record], None] = lambda _: None) -> ReplicatedLog:
+def end_of(stream: JetStream, name: str, take: Callable[[Sequence[Record]], None] = lambda _: None) -> ReplicatedLog:
     """Return one replica's end of the log."""
     return ReplicatedLog(Replica(name, "0"), stream, wall_ms=lambda: 0, take=take, rng=random.Random(1))
 
@@ -203,7 +203,7 @@ def end_of(stream: JetStream, name: str, take: Callable[[Record], None] = lambda
 async def records(stream: JetStream) -> list[bytes]:
     """Return all records, as a standby reads them."""
     found: list[bytes] = []
-    standby = end_of(stream, "standby", lambda record: found.append(record.data))
+    standby = end_of(stream, "standby", lambda taken: found.extend([each.data for each in taken]))
     end = (await stream.bounds()).last
     async with asyncio.timeout(WITHIN_S):
         while standby.replica.read_through < end:

@@ -65,7 +65,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, owning: Owning) -> None:
     def fails(*_: object, **__: object) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(owning.store._log, "append", fails)
+    monkeypatch.setattr(owning.store._log, "append_copies", fails)
 
 
 def test_a_record_that_only_the_stream_has_is_in_both_stores_later(

@@ -9,7 +9,7 @@ import logging
 import random
 import secrets
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from typing import Any, Final, final
@@ -339,8 +339,8 @@ class ReplicaSpool:
         """The size of the stream, as it was measured last, with what was appended since. For any thread."""
         return self._measured_bytes + (0 if self.stream is None else self.stream.appended_bytes)
 
-    def _take(self, record: Record) -> None:
-        self._standby.take(record)
+    def _take(self, records: Sequence[Record]) -> None:
+        self._standby.take(records)
 
     def owner_rows(self) -> list[tuple[bytes, bytes]]:
         """Return the rows that name the queue of each partition. For any other thread than the spool's; it blocks."""

@@ -35,9 +35,11 @@ FAULTS = (
             Edit(
                 "storage/store/owner.py",
                 "        if not self._is_in_stream:\n            self._append(job.number, data)\n",
-                "        self._store.take(job.number, data)\n        self._append(job.number, data)\n",
+                "        self._store.take([(job.number, data)])\n        self._append(job.number, data)\n",
             ),
-            Edit("storage/store/owner.py", "            self._store.take(job.number, data)\n", "            pass\n"),
+            Edit(
+                "storage/store/owner.py", "            self._store.take([(job.number, data)])\n", "            pass\n"
+            ),
         ),
         seed=1,
     ),

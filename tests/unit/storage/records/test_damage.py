@@ -16,7 +16,9 @@ from sluicegate.storage.records.journal import (
     Match,
     Settlement,
     decode_journal_record,
+    decode_journal_summary,
     encode_journal_record,
+    summary_of,
 )
 from sluicegate.storage.records.page import (
     PageRuns,
@@ -36,6 +38,10 @@ SAMPLES: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
         encode_journal_record([JournalEntry(batch(), [Match(1, 5, None), Match(2, 9, [0, 2])])], [Settlement(1, 0, 5)]),
         decode_journal_record,
     ),
+    "journal summary": (
+        encode_journal_record([JournalEntry(batch(), [Match(1, 5, None), Match(2, 9, [0, 2])])], [Settlement(1, 0, 5)]),
+        lambda data: decode_journal_summary(data, "record"),
+    ),
     "page": (encode_page([Run(5, batch()), Run(10, batch(1))]), decode_page),
     "cursor": (encode_cursor(CursorRecord(1, 5, [(7, 9)], 20, [(5, 7, 2)], ((6, 9, -1),))), decode_cursor),
     "row": (encode_row(b"a/b", b"value"), decode_row),
@@ -51,6 +57,15 @@ def test_a_journal_record_is_read_back_as_it_was(written: list[JournalEntry], se
     assert [entry.matches for entry in found.entries] == [entry.matches for entry in written]
     assert [rows_of(entry.batch) for entry in found.entries] == [rows_of(entry.batch) for entry in written]
     assert [attributes_of(entry.batch) for entry in found.entries] == [attributes_of(entry.batch) for entry in written]
+
+
+@given(written=st.lists(entries(), max_size=3), settled=st.lists(settlements, max_size=4))
+def test_the_summary_of_a_journal_record_is_that_of_what_is_read_of_it(
+    written: list[JournalEntry], settled: list[Settlement]
+) -> None:
+    data = encode_journal_record(written, settled)
+
+    assert decode_journal_summary(data, "record") == summary_of(decode_journal_record(data))
 
 
 @given(written=page_runs())

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,11 +22,12 @@ from sluicegate.storage.replication.replica import (
 from sluicegate.storage.replication.stream import (
     Bounds,
     StoredMessage,
+    Stream,
     StreamFull,
     StreamRefused,
     StreamUnavailable,
 )
-from support.cores.replicated_log import BEGIN, ModelStream
+from support.cores.replicated_log import BEGIN, ModelStream, ServedStream
 
 SEEDS = range(40)
 RECORDS = 25
@@ -87,10 +89,10 @@ class FaultyStream:
         raise NotImplementedError
 
 
-def log_over(stream: FaultyStream, name: str = "a", reads: int = 2) -> tuple[ReplicatedLog, list[Record]]:
+def log_over(stream: Stream, name: str = "a", reads: int = 2) -> tuple[ReplicatedLog, list[Record]]:
     """Return a replica's end of the log, and the list of what it reads."""
     read: list[Record] = []
-    log = ReplicatedLog(Replica(name, "0", reads), stream, wall_ms=lambda: 0, take=read.append, rng=random.Random(1))
+    log = ReplicatedLog(Replica(name, "0", reads), stream, wall_ms=lambda: 0, take=read.extend, rng=random.Random(1))
     return log, read
 
 
@@ -106,6 +108,45 @@ async def everything(stream: FaultyStream) -> list[Record]:
 def waits_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda _: sleep(0))
+
+
+def test_records_that_come_together_are_taken_together_and_before_what_another_owner_changes() -> None:
+    async def run() -> None:
+        stream = ServedStream()
+        for name, epoch in (("a", 1), ("b", 2)):
+            owner = log_over(stream, name)[0]
+            await owner.take_over(epoch)
+            for number in range(3):
+                await owner.append(b"%s %d" % (name.encode(), number))
+        taken: list[tuple[int, list[bytes]]] = []
+        reader = Replica("standby", "0")
+
+        def take(records: Sequence[Record]) -> None:
+            taken.append((reader.owner_epoch, [each.data for each in records]))
+
+        log = ReplicatedLog(reader, stream, wall_ms=lambda: 0, take=take, rng=random.Random(1))
+        assert [await log.read() for _ in range(3)] == [3, 3, 3], "a read has messages of both owners"
+        assert taken == [(1, [b"a 0"]), (1, [b"a 1", b"a 2"]), (2, [b"b 0", b"b 1", b"b 2"])]
+
+    asyncio.run(run())
+
+
+def test_records_before_a_message_that_cannot_be_read_are_taken() -> None:
+    async def run() -> None:
+        stream = ServedStream()
+        owner, _ = log_over(stream, "a")
+        await owner.take_over(1)
+        for _ in range(2):
+            await owner.append(b"before")
+        await owner.raise_level(2)
+        await owner.append(b"behind")
+        log, read = log_over(stream, "standby", reads=1)
+        assert await log.read() == 3
+        with pytest.raises(LevelTooHigh):
+            await log.read()
+        assert [each.data for each in read] == [b"before", b"before"]
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.errors import StoreDamaged
-from sluicegate.storage.interface import CheckpointJob, CommitJob, Table, TableWrite
-from sluicegate.storage.log.record import encode_log_record, record_of
+from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed
+from sluicegate.storage.interface import CheckpointJob, CommitJob, LogEntry, Table, TableWrite
+from sluicegate.storage.log.record import LogRecord, decode_log_record, encode_log_record, record_of
 from sluicegate.storage.store.store import SpoolStore
 
 RECORDS = range(1, 9)
@@ -26,13 +26,98 @@ def record(number: int) -> bytes:
     )
 
 
+def decoded(number: int) -> LogRecord:
+    return decode_log_record(record(number), "record", is_sound=True)
+
+
 def copied(folder: Path, *, applied: int = 0) -> None:
     """Make a store that has taken all records, of which some are in its state."""
     store = opened(folder)
     for number in RECORDS:
-        store.take(number, record(number))
+        store.take([(number, record(number))])
         if number == applied:
             store.checkpoint(CheckpointJob(applied=number, needed_from=1))
+    store.close()
+
+
+def numbers_in(store: SpoolStore) -> list[int]:
+    return [entry.number for entry in store.log_records(1)]
+
+
+def test_records_that_come_together_are_kept_in_order_in_as_many_files_as_they_need(tmp_path: Path) -> None:
+    numbers = range(1, 2001)  # of 1 KB, and the first files have 256 KiB
+    store = opened(tmp_path)
+    taken = store.take([(number, record(number)) for number in numbers])
+    assert [each.rows[0].data for each in taken] == [decoded(number).rows[0].data for number in numbers]
+    assert len(list((tmp_path / "log").glob("0*.log"))) > 1
+    for _ in range(2):
+        assert store.last_number == numbers[-1]
+        assert [entry.data for entry in store.log_records(1)] == [record(number) for number in numbers]
+        store.close()
+        store = opened(tmp_path)
+    store.close()
+
+
+def test_before_records_begin_another_file_the_former_one_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = opened(tmp_path, sync=True)
+    synced: dict[str, int] = {}  # the bytes that frames have in each file when it is stored last
+    real = os.fdatasync
+
+    def noted(descriptor: int) -> None:
+        real(descriptor)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        synced[path] = Path(path).read_bytes().count(b"SGLR")
+
+    monkeypatch.setattr(os, "fdatasync", noted)
+    store._log._sync = noted
+    store.take([(number, record(number)) for number in range(1, 2001)])
+    *former, current = sorted((tmp_path / "log").glob("0*.log"))
+    assert former
+    assert [synced[str(each)] for each in former] == [each.read_bytes().count(b"SGLR") for each in former]
+    assert synced.get(str(current), 0) < current.read_bytes().count(b"SGLR"), "no record waits for the disk"
+    store.close()
+
+
+@pytest.mark.parametrize("written", [0, 2500, 1 << 20], ids=["nothing", "two of four", "all"])
+def test_of_records_whose_write_failed_none_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    real = os.pwrite
+    failures = 1
+
+    def fails(descriptor: int, data: bytes, offset: int) -> int:
+        nonlocal failures
+        if failures == 0:
+            return real(descriptor, data, offset)
+        failures -= 1
+        real(descriptor, data[:written], offset)
+        raise OSError(5, "Input/output error")
+
+    store = opened(tmp_path)
+    store.take([(1, record(1)), (2, record(2))])
+    monkeypatch.setattr(os, "pwrite", fails)
+    with pytest.raises(StoreFailed):
+        store.take([(number, record(number)) for number in range(3, 7)])
+    assert numbers_in(store) == [1, 2]
+    store.close()
+    for is_copy in (False, True):
+        store = opened(tmp_path, is_copy=is_copy)
+        assert numbers_in(store) == [1, 2]
+        assert store.recover().quarantined == []
+        store.close()
+    store = opened(tmp_path)
+    store.take([(number, record(number)) for number in RECORDS[2:]])
+    assert numbers_in(store) == list(RECORDS)
+    store.close()
+
+
+def test_nothing_is_taken_of_records_one_of_which_cannot_be_read(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    with pytest.raises(DamagedRecord, match="record 2 of the replicated log"):
+        store.take([(1, record(1)), (2, record(2)[:-1])])
+    assert store.last_number == 0
     store.close()
 
 
@@ -59,7 +144,7 @@ def test_a_copy_goes_on_before_the_first_record_that_is_missing(tmp_path: Path, 
         store.close()
     store = opened(tmp_path)
     for each in range(number, RECORDS.stop):
-        store.take(each, record(each))
+        store.take([(each, record(each))])
     store.close()
     store = opened(tmp_path)
     assert store.recover().quarantined == []
@@ -95,7 +180,7 @@ def test_after_a_sync_that_failed_nothing_is_taken_for_stored(tmp_path: Path, mo
 
     store = opened(tmp_path, sync=True)
     for number in RECORDS:
-        store.take(number, record(number))
+        store.take([(number, record(number))])
     with monkeypatch.context() as patch:
         patch.setattr(store._log, "_sync", fails)
         with pytest.raises(StoreDamaged, match="may be lost"):
@@ -103,7 +188,7 @@ def test_after_a_sync_that_failed_nothing_is_taken_for_stored(tmp_path: Path, mo
     with pytest.raises(StoreDamaged, match="opened again"):  # though the disk would have it now, as far as it says
         store.checkpoint(CheckpointJob(applied=3, needed_from=1))
     with pytest.raises(StoreDamaged):
-        store.take(RECORDS.stop, record(RECORDS.stop))
+        store.take([(RECORDS.stop, record(RECORDS.stop))])
     assert store.recover().applied == 0
     store.close()
 
@@ -131,7 +216,7 @@ def test_a_file_that_is_trimmed_meanwhile_need_not_be_on_the_disk(
     journal = store._log
     size = 200_000
     for number in RECORDS:
-        journal.append(number, [bytes(size)], uses_reserve=True, waits=False)
+        journal.append_copies([LogEntry(number, bytes(size), is_sound=True)])
     real = os.open
     is_trimmed = False
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class Owning:
         self.owned = OwnedLog(self.store, log, self.loop)
         self.lost: list[str] = []
 
-    def _take(self, record: Record) -> None:
+    def _take(self, records: Sequence[Record]) -> None:
         raise AssertionError("the stream was empty")
 
     def replicated(self, log_bytes: int = 1 << 30) -> ReplicatedStore:
@@ -162,7 +162,7 @@ def test_a_record_that_the_store_does_not_take_is_appended_to_the_stream_once(
 
     job = owning.job(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(owning.store._log, "append", fails)
+        patch.setattr(owning.store._log, "append_copies", fails)
         with pytest.raises(CommitInDoubt, match="stream has the record"):
             owning.owned.commit(job)
     count = owning.stream.appended_count
@@ -184,7 +184,7 @@ def test_whatever_fails_behind_the_stream_is_in_doubt(
 
     job = owning.job(b"a")
     with monkeypatch.context() as patch:
-        patch.setattr(owning.store._log, "append", fails)
+        patch.setattr(owning.store._log, "append_copies", fails)
         outcome = run_commit(owning.replicated(), job)
     assert isinstance(outcome, CommitFailed)
     assert outcome.is_in_doubt
