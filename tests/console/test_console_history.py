@@ -55,6 +55,54 @@ READINGS_DRAWN = """async (readings) => {
 }"""
 
 
+# Draws readings in a chart; returns the points that it shows besides its line, and whether the line spans gaps.
+LONELY_POINTS = """async (values) => {
+    const { TimeCharts } = await import("./widgets/time-charts.js");
+    const Real = uPlot;
+    let plot = null;
+    window.uPlot = function (...given) { return (plot = new Real(...given)); };
+    const times_ms = values.map((_, at) => 1_800_000_000_000 + 2000 * at);
+    window.fetch = async () => new Response(JSON.stringify({ step_ms: 2000, times_ms, values: { n: values } }));
+    const drawn = [{ title: "Own", figures: [["n", "N"]], words: String }];
+    const charts = new TimeCharts({ path: "history", drawn, label: "Own" });
+    document.querySelector("main").append(charts.element);
+    await charts.refresh();
+    const [, line] = plot.series;
+    return [line.points.filter(plot, 1), line.spanGaps];
+}"""
+
+
+def test_a_step_without_a_value_is_a_gap_and_a_value_between_gaps_a_point(page: Page) -> None:
+    expect(page.locator("#page h1")).to_be_visible()
+    assert page.evaluate(LONELY_POINTS, [1, None, 2, 3, None, 4, None, None, 5, 6, None]) == [[0, 5], False]
+
+
+# A chart that follows a gateway which was down for a minute; returns its times, from the first, and its values.
+DOWN_FOR_A_MINUTE = """async () => {
+    const { TimeCharts } = await import("./widgets/time-charts.js");
+    const Real = uPlot;
+    let plot = null;
+    window.uPlot = function (...given) { return (plot = new Real(...given)); };
+    const at = 1_800_000_000_000;
+    const answers = [[at, at + 2000], [at + 62_000, at + 64_000]];
+    window.fetch = async () => {
+        const times_ms = answers.shift();
+        return new Response(JSON.stringify({ step_ms: 2000, times_ms, values: { n: [1, 2] } }));
+    };
+    const drawn = [{ title: "Own", figures: [["n", "N"]], words: String }];
+    const charts = new TimeCharts({ path: "history", drawn, label: "Own" });
+    document.querySelector("main").append(charts.element);
+    await charts.refresh();
+    await charts.refresh();
+    return [plot.data[0].map((each) => each - at / 1000), plot.data[1]];
+}"""
+
+
+def test_the_time_in_which_the_gateway_was_down_is_a_gap(page: Page) -> None:
+    expect(page.locator("#page h1")).to_be_visible()
+    assert page.evaluate(DOWN_FOR_A_MINUTE) == [[0, 2, 4, 62, 64], [1, 2, None, 1, 2]]
+
+
 @pytest.mark.parametrize(
     ("last_ms", "drawn"), [(3000, [[1, 2, 3], [1, 2, 9]]), (2000, [[1, 2], [1, 2]]), (1500, [[1.5], [9]])]
 )

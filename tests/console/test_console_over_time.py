@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -112,6 +113,38 @@ def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayP
     late.value.finished()
     page.evaluate("() => new Promise(requestAnimationFrame)")
     expect(rows).to_have_count(1)
+
+
+OBJECTS: Final = (
+    *("queues/waited-for", "queues/waited-for/messages", "message-vpns/sales", "clients/waiter"),
+    *("bridges/waited-for", "rest-delivery-points/waited-for", "retained-messages/waited%2Ffor"),
+)
+
+
+@pytest.mark.parametrize("path", OBJECTS)
+def test_nothing_can_be_done_to_an_object_before_the_first_answer(
+    page: Page, running: GatewayProcess, path: str
+) -> None:
+    """Whether there is one is not known before; it may be gone, as most of these are."""
+    expect(page.locator("#state")).to_have_text("live")
+    of_it = re.compile("/(waited|sales|waiter)")
+    held = hold(page, of_it)
+    go(page, path)
+    button = page.locator("#page").get_by_role("button", name=re.compile("Purge|Delete|Disconnect")).first
+    expect(button).to_be_visible()
+    expect(page.locator("#page button:enabled, #page input:enabled")).to_have_count(0)
+    page.keyboard.press("P")
+    page.keyboard.press("Delete")
+    page.keyboard.press("e")
+    expect(page.locator("dialog")).to_have_count(0)
+    page.route(of_it, lambda route: route.continue_())
+    for each in held:
+        each.continue_()
+    if path == "message-vpns/sales":
+        expect(button).to_be_enabled()
+    else:
+        expect(page.locator("h1")).to_have_text("Not found")
+        expect(page.locator("#page button")).to_have_count(0)
 
 
 def test_an_action_goes_on_when_its_dialog_is_closed_and_is_reported(

@@ -102,7 +102,7 @@ const DETAILS = {
   [messageVpn.MESSAGE_VPNS]: messageVpn,
 };
 
-const place = document.getElementById("page");
+const place = document.getElementById("contents"); // while disabled, so are all buttons and fields in it
 const state = document.getElementById("state");
 const vpnChoice = document.getElementById("vpn");
 let open = { refresh: async () => {} }; // the open page: {refresh, keys, back, close}; all but refresh are optional
@@ -139,6 +139,7 @@ function openNothing() {
 
 /** Say that what the address names does not exist, in place of the page and its keys. */
 function missing(text) {
+  place.disabled = false;
   takeKeys([]);
   place.replaceChildren(h("h1", {}, "Not found"), h("p", {}, text), h("p", {}, h("a", { href: "#/" }, "Overview")));
 }
@@ -148,7 +149,8 @@ function turn() {
   open.close?.();
   place.replaceChildren();
   open = page.open(place, parts.slice(1));
-  takeKeys(open.keys ?? []);
+  place.disabled = true; // until the first answer: before it, nobody knows what there is to act on
+  takeKeys([]);
   for (const link of document.querySelectorAll("#pages a[data-path]")) {
     if (link.dataset.path === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -156,6 +158,13 @@ function turn() {
   document.title = [...parts.slice(1, 2), PAGES.find((each) => each.path === name)?.title, "Sluicegate"].filter(Boolean).join(" · ");
   window.scrollTo(0, 0);
   refresh();
+}
+
+/** Let the operator act on what the open page shows. */
+function enable() {
+  if (!place.disabled) return;
+  place.disabled = false;
+  takeKeys(open.keys ?? []);
 }
 
 /** Refresh the open page now and then periodically, except while it is hidden or being refreshed. */
@@ -166,7 +175,10 @@ async function refresh() {
   refreshing = page;
   try {
     await page.refresh();
-    if (open === page) showState(paused ? "paused" : "live", "");
+    if (open === page) {
+      enable();
+      showState(paused ? "paused" : "live", "");
+    }
   } catch (problem) {
     if (open !== page) return;
     if (problem.status === 404 && target().parts.length > 1) {
@@ -175,6 +187,7 @@ async function refresh() {
       showState(paused ? "paused" : "live", "");
       return;
     }
+    if (problem.status && target().parts.length < 2) enable(); // a list may be refused, and a new object allowed
     showState(problem.status ? "refused" : "no answer", problem.message);
   }
   if (open !== page) return; // the other page has its own refresh

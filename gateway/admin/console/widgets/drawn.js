@@ -31,7 +31,7 @@ export const OF_NODE = [
   MESSAGES,
   { title: "Traffic", figures: [["bytes_in", "in"], ["bytes_out", "out"]], words: bytesPerSecond, steps: "bytes" },
   { title: "Backlog", figures: [["messages", "messages"], ["unacked", "with consumers"]], words: short, steps: "whole" },
-  { title: "Latency", figures: [["commit_ms", "commit"], ["confirmation_ms", "confirmation"], ["delivery_ms", "delivery"]], words: time, joined: true },
+  { title: "Latency", figures: [["commit_ms", "commit"], ["confirmation_ms", "confirmation"], ["delivery_ms", "delivery"]], words: time },
   CONNECTIONS,
   { title: "Memory of the process", figures: [["memory_bytes", "resident"]], words: size, steps: "bytes" },
 ];
@@ -40,7 +40,7 @@ export const OF_VPN = [
   MESSAGES,
   BACKLOG,
   BACKLOG_SIZE,
-  { title: "Latency", figures: [["delivery_ms", "publish to delivery"]], words: time, joined: true },
+  { title: "Latency", figures: [["delivery_ms", "publish to delivery"]], words: time },
   CONNECTIONS,
 ];
 

@@ -9,6 +9,7 @@ const SPANS = [
   { seconds: 3600, label: "1 hour" },
 ];
 const GATHERED_S = 300; // of what a page reads itself
+const UNREAD_MAX_S = 10; // between two readings; after more, the line has a gap
 const HEIGHT = 150; // of a drawing, in pixels
 const WITHOUT_NEWS_MAX = 8; // answers without a new step before all is read again: the gateway's clock was set
 const COLORS = ["--accent", "--second", "--third"];
@@ -78,11 +79,13 @@ export class TimeCharts {
   #take(found, goesOn) {
     const times = found.times_ms.map((each) => each / 1000);
     const known = goesOn ? this.#times : [];
-    const all = [...known, ...times];
+    const step = found.step_ms / 1000;
+    const gap = known.length && times.length && times[0] > known.at(-1) + 1.5 * step ? [known.at(-1) + step] : []; // the gateway was down
+    const all = [...known, ...gap, ...times];
     const from = all.findIndex((each) => each > (all.at(-1) ?? 0) - span);
     this.#times = all.slice(Math.max(from, 0));
     for (const [name, values] of Object.entries(found.values)) {
-      this.#values[name] = [...(goesOn ? (this.#values[name] ?? []) : []), ...values].slice(-this.#times.length || all.length);
+      this.#values[name] = [...(goesOn ? (this.#values[name] ?? []) : []), ...gap.map(() => null), ...values].slice(-this.#times.length || all.length);
     }
   }
 }
@@ -104,15 +107,17 @@ export class GatheredCharts {
     const last = this.#times.at(-1) ?? 0;
     if (at === last) return; // two readings within a millisecond
     if (at < last) this.#begin(); // the clock was set back
-    this.#times.push(at);
+    if (last && at - last > UNREAD_MAX_S) this.#push(last + 1, {});
+    this.#push(at, values);
     const gone = Math.max(this.#times.findIndex((each) => each > at - GATHERED_S), 0);
     this.#times.splice(0, gone);
-    for (const [figure, value] of Object.entries(values)) {
-      this.#values[figure] ??= [];
-      this.#values[figure].push(value);
-      this.#values[figure].splice(0, gone);
-    }
+    for (const each of Object.values(this.#values)) each.splice(0, gone);
     for (const each of this.#charts) each.show(this.#times, this.#values, GATHERED_S);
+  }
+
+  #push(at, values) {
+    this.#times.push(at);
+    for (const figure of Object.keys({ ...this.#values, ...values })) (this.#values[figure] ??= []).push(values[figure] ?? null);
   }
 
   #begin() {
@@ -159,7 +164,7 @@ class Chart {
   }
 
   #options() {
-    const { figures, words, steps, joined } = this.#drawn;
+    const { figures, words, steps } = this.#drawn;
     const lines = figures.map(([, label], at) => ({
       label,
       scale: "y",
@@ -167,8 +172,7 @@ class Chart {
       fill: at === 0 ? () => `${color(COLORS[0])}22` : undefined,
       width: 1.5,
       dash: at === 1 ? [5, 3] : at === 2 ? [2, 3] : undefined,
-      spanGaps: Boolean(joined),
-      points: { show: false },
+      points: { show: false, filter: (plot, series) => lonely(plot.data[series]), size: 4, fill: () => color(COLORS[at]) },
     }));
     const axis = { stroke: () => color("--quiet"), font: AXIS_FONT, grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false } };
     const incrs = { bytes: BYTES_STEPS, whole: WHOLE_STEPS }[steps];
@@ -200,6 +204,13 @@ class Chart {
     setText(this.when, isPointed ? `at ${clock(this.#data[0][at], true)}` : "");
     if (!isPointed) this.frame.setAttribute("aria-label", `${this.#drawn.title}: ${this.#drawn.figures.map(([, label], number) => `${label} ${texts[number]}`).join(", ")}`);
   }
+}
+
+/** Return where values stand between gaps: no line leads to them, so points show them. */
+export function lonely(values) {
+  const found = [];
+  values.forEach((value, at) => value === null || (values[at - 1] ?? null) !== null || (values[at + 1] ?? null) !== null || found.push(at));
+  return found.length ? found : null;
 }
 
 function text(words, value) {
