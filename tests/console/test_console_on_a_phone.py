@@ -73,6 +73,15 @@ def test_the_list_closes_when_something_else_is_touched(phone: Page) -> None:
     expect(pages).to_be_hidden()
 
 
+@pytest.mark.parametrize("width", [PHONE[0], 768])
+def test_the_figures_that_matter_most_are_in_sight_without_scrolling(phone: Page, width: int) -> None:
+    phone.set_viewport_size({"width": width, "height": PHONE[1]})
+    go(phone, "queues")
+    expect(phone.get_by_role("columnheader", name="Unacked")).to_be_in_viewport(ratio=1)
+    go(phone, "clients")
+    expect(phone.get_by_role("columnheader", name="Unacked")).to_be_in_viewport(ratio=1)
+
+
 def test_no_page_is_wider_than_the_screen(phone: Page, running: GatewayProcess) -> None:
     links = phone.locator("#pages a[data-path]").all()
     paths = [link.get_attribute("data-path") or "" for link in links if link.get_attribute("hidden") is None]

@@ -116,7 +116,7 @@ def test_a_late_answer_does_not_turn_the_page_back(page: Page, running: GatewayP
 
 
 OBJECTS: Final = (
-    *("queues/waited-for", "queues/waited-for/messages", "message-vpns/sales", "clients/waiter"),
+    *("queues/waited-for", "queues/waited-for/messages", "clients/waited-for", "message-vpns/waited-for"),
     *("bridges/waited-for", "rest-delivery-points/waited-for", "retained-messages/waited%2Ffor"),
 )
 
@@ -125,26 +125,37 @@ OBJECTS: Final = (
 def test_nothing_can_be_done_to_an_object_before_the_first_answer(
     page: Page, running: GatewayProcess, path: str
 ) -> None:
-    """Whether there is one is not known before; it may be gone, as most of these are."""
+    """There may be none, and the answer says so."""
     expect(page.locator("#state")).to_have_text("live")
-    of_it = re.compile("/(waited|sales|waiter)")
-    held = hold(page, of_it)
+    held = hold(page, re.compile("/waited"))
     go(page, path)
     button = page.locator("#page").get_by_role("button", name=re.compile("Purge|Delete|Disconnect")).first
     expect(button).to_be_visible()
     expect(page.locator("#page button:enabled, #page input:enabled")).to_have_count(0)
-    page.keyboard.press("P")
-    page.keyboard.press("Delete")
-    page.keyboard.press("e")
+    for key in ("P", "Delete", "e"):
+        page.keyboard.press(key)
     expect(page.locator("dialog")).to_have_count(0)
-    page.route(of_it, lambda route: route.continue_())
+    page.route(re.compile("/waited"), lambda route: route.continue_())
     for each in held:
         each.continue_()
-    if path == "message-vpns/sales":
-        expect(button).to_be_enabled()
-    else:
-        expect(page.locator("h1")).to_have_text("Not found")
-        expect(page.locator("#page button")).to_have_count(0)
+    expect(page.locator("h1")).to_have_text("Not found")
+    expect(page.locator("#page button")).to_have_count(0)
+
+
+def test_buttons_and_keys_act_on_an_object_after_the_first_answer(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("answered")
+    running.create_queue(name)
+    expect(page.locator("#state")).to_have_text("live")
+    held = hold(page, re.compile(f"/queues/{name}$"))
+    go(page, f"queues/{name}")
+    purge = page.get_by_role("button", name="Purge")
+    expect(purge).to_be_disabled()
+    held[0].continue_()
+    expect(purge).to_be_enabled()
+    page.keyboard.press("P")
+    expect(page.locator("dialog[open]")).to_contain_text(f"Purge {name}?")
 
 
 def test_an_action_goes_on_when_its_dialog_is_closed_and_is_reported(

@@ -62,6 +62,17 @@ def test_the_problem_of_a_site_is_told(page: Page, node: MemoryNode) -> None:
     expect(page.locator("#page")).to_contain_text("no server answers")
 
 
+def test_a_replica_that_is_away_says_nothing_and_nobody_can_take_over_for_it(page: Page, node: MemoryNode) -> None:
+    hand_over = page.get_by_role("button", name="Hand over")
+    expect(page.locator("tr[data-key=a]")).to_contain_text("2.0 KiB")
+    expect(hand_over).to_be_enabled()
+    away = replace(ORDERS.replicas[2], name="a")
+    node.cluster = replace(ORDERS, replicas=(away, *ORDERS.replicas[1:]))
+    expect(page.locator("tr[data-key=a] td").nth(3)).to_have_text("\N{EN DASH}")
+    expect(hand_over).to_be_disabled()
+    expect(hand_over).to_have_attribute("title", "no standby could take over now")
+
+
 def test_a_broker_with_one_site_has_no_such_section(page: Page, node: MemoryNode) -> None:
     node.replication = None
     page.reload()

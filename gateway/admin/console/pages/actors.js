@@ -14,7 +14,7 @@ export function open(place) {
     label: "Actors",
     columns: [
       { title: "Actor", value: (each) => each.path, cell: (each) => label(each) },
-      { title: "State", value: (each) => each.state },
+      { title: "State", value: (each) => each.state, wide: true },
       { title: "Inbox", value: (each) => each.inbox_depth, cell: (each) => count(each.inbox_depth), numeric: true },
       { title: "Handled", value: (each) => each.handled_count, cell: (each) => count(each.handled_count), numeric: true },
       { title: "Batch", value: (each) => each.batch_size_mean, cell: (each) => each.batch_size_mean.toFixed(1), numeric: true, wide: true },

@@ -48,7 +48,7 @@ function ofNode(ready, use) {
   if (use.quarantined) spool(true, `${counted(use.quarantined, "damaged record")} in quarantine`);
   const usages = [
     ["The spool", use.messages_bytes, use.messages_bytes_max],
-    ["The map of the spool", use.used_bytes, use.limit_bytes],
+    ["The data file of the spool", use.used_bytes, use.limit_bytes],
     ["The memory for messages", use.memory_bytes, use.memory_bytes_max],
   ];
   for (const [what, part, whole] of usages) {

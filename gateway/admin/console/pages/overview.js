@@ -111,7 +111,7 @@ function gauges(use, commits) {
   const lines = [
     line("Messages", use.messages_count, use.messages_count_max, count),
     line("Payload", use.messages_bytes, use.messages_bytes_max, size),
-    line("Map", use.used_bytes, use.limit_bytes, size),
+    line("Data file", use.used_bytes, use.limit_bytes, size),
     line("Memory", use.memory_bytes, use.memory_bytes_max, size),
     line("Unacked", use.unacked_count, use.unacked_count_max, count),
   ];

@@ -1,7 +1,7 @@
 // The replicas of this broker: which of them owns it, how far the others are, and a handover.
 
 import { get, post } from "../api/admin.js";
-import { actionButton } from "../widgets/access.js";
+import { actionButton, refusal } from "../widgets/access.js";
 import { ask, attempt, notice } from "../widgets/dialogs.js";
 import { h, setText } from "../widgets/elements.js";
 import { LiveTable } from "../widgets/table.js";
@@ -11,6 +11,9 @@ import { sitesSection } from "./sites.js";
 export const REPLICAS = "replicas";
 
 const adminUrl = (replica) => (replica.endpoints.find(([name]) => name.startsWith("admin")) ?? ["", ""])[1];
+
+/** How far a replica is behind the log; one that is away does not say. */
+const behind = (words, number) => (replica) => (replica.role === "away" ? "–" : words(replica[number]));
 
 /** Return whether a replica does what it is there for, or why not. */
 function stateWords(replica) {
@@ -28,10 +31,10 @@ export function open(place) {
       { title: "Replica", value: (each) => each.name },
       { title: "Role", value: (each) => each.role },
       { title: "State", value: stateWords, long: true },
-      { title: "Messages behind", value: (each) => each.lag_messages, cell: (each) => count(each.lag_messages), numeric: true },
-      { title: "Bytes behind", value: (each) => each.lag_bytes, cell: (each) => size(each.lag_bytes), numeric: true, wide: true },
-      { title: "Release", value: (each) => each.release, wide: true },
-      { title: "Admin port", value: adminUrl, wide: true },
+      { title: "Messages behind", value: (each) => each.lag_messages, cell: behind(count, "lag_messages"), numeric: true },
+      { title: "Bytes behind", value: (each) => each.lag_bytes, cell: behind(size, "lag_bytes"), numeric: true, wide: true },
+      { title: "Release", value: (each) => each.release || "–", wide: true },
+      { title: "Admin port", value: (each) => adminUrl(each) || "–", wide: true },
     ],
     key: (each) => each.name,
     sort: { column: 0, descending: false },
@@ -39,13 +42,16 @@ export function open(place) {
   });
   let standbys = [];
   const press = () => attempt(() => handOver(standbys));
-  const tools = h("div", { class: "bar-of-tools" }, actionButton("Hand over", press, { level: "admin" }));
+  const handsOver = actionButton("Hand over", press, { level: "admin" });
+  const tools = h("div", { class: "bar-of-tools" }, handsOver);
   const sites = sitesSection();
   place.append(h("h1", {}, "Replicas"), about, wrong, tools, table.element, sites.element);
 
   async function refresh() {
     const cluster = await get("cluster");
     standbys = cluster.replicas.filter((each) => each.role === "standby" && each.caught_up).map((each) => each.name);
+    const why = refusal("admin") ?? (standbys.length ? "" : "no standby could take over now");
+    Object.assign(handsOver, { disabled: why !== "", title: why });
     const owner = cluster.owner ? `replica ${cluster.owner} owns it, with epoch ${cluster.epoch}` : "no replica is known to own it";
     const log = `${size(cluster.log_bytes)} of ${size(cluster.log_bytes_max)}`;
     setText(about, `Broker ${cluster.broker}: ${owner}. This is replica ${cluster.replica}. The log has ${log}.`);
@@ -60,7 +66,6 @@ export function open(place) {
 }
 
 async function handOver(standbys) {
-  if (standbys.length === 0) throw new Error("no standby is ready to take over");
   return ask({
     title: "Hand over",
     text: "The owner disconnects its clients and stops. They connect again, to the replica that takes over.",

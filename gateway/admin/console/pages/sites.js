@@ -41,7 +41,7 @@ export function sitesSection() {
     const mate = shown.mate_role ? `site ${shown.mate} is ${shown.mate_role}, with epoch ${shown.mate_epoch}` : `site ${shown.mate} does not answer`;
     setText(about, `This is site ${shown.site}, which is ${shown.role}, with epoch ${shown.epoch}; ${mate}. ${lagWords(shown)}.`);
     wrong.hidden = shown.problem === "";
-    setText(wrong, shown.problem);
+    setText(wrong, `Replication to the other site has a problem: ${shown.problem}`);
     surplus.hidden = shown.surplus.length === 0;
     setText(surplus, `Kept aside, what this site alone had when the other one was promoted: ${shown.surplus.join(", ")}`);
     promotes.hidden = shown.role !== "standby";

@@ -229,7 +229,8 @@ function amqpFacts(amqp) {
 }
 
 function milliseconds(number) {
-  return number ? `${count(number)} ms` : "off";
+  if (!number) return "off";
+  return number % 1000 ? `${count(number)} ms` : duration(number / 1000);
 }
 
 function optionWords(each) {

@@ -18,7 +18,7 @@ const COLUMNS = [
   { title: "Connected", value: (each) => each.connected_s, cell: (each) => duration(each.connected_s), numeric: true, wide: true },
   { title: "Flows", value: (each) => each.flows_count, numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
-  { title: "Reading", about: "Whether the gateway reads from it: a client that publishes too fast is paused", value: (each) => (each.is_paused ? "paused" : "yes") },
+  { title: "Reading", about: "Whether the gateway reads from it: a client that publishes too fast is paused", value: (each) => (each.is_paused ? "paused" : "yes"), wide: true },
   { title: "Profile", value: (each) => each.client_profile, wide: true },
   { title: "ACL", value: (each) => each.acl_profile, wide: true },
 ];

@@ -12,7 +12,7 @@ const refused = (each) => each.refused_total + each.beyond_files_total;
 
 const COLUMNS = [
   { title: "Listener", value: (each) => each.name },
-  { title: "Protocol", value: (each) => each.protocol },
+  { title: "Protocol", value: (each) => each.protocol, wide: true },
   { title: "Address", value: (each) => each.url },
   { title: "Encryption", value: encryption, wide: true },
   { title: "Message VPN", value: (each) => each.vpn_name, wide: true },

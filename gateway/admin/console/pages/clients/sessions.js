@@ -23,7 +23,7 @@ const COLUMNS = [
   { title: "Client", value: (each) => (each.connected ? "connected" : "away") },
   { title: "Away since", value: (each) => each.disconnected_ms ?? 0, cell: (each) => (each.disconnected_ms === null ? "–" : moment(each.disconnected_ms)), wide: true },
   { title: "Ends", value: (each) => each.expires_ms ?? Infinity, cell: expiryWords, wide: true },
-  { title: "Subscriptions", value: (each) => each.subscriptions_count, cell: (each) => count(each.subscriptions_count), numeric: true },
+  { title: "Subscriptions", value: (each) => each.subscriptions_count, cell: (each) => count(each.subscriptions_count), numeric: true, wide: true },
   { title: "Ready", value: (each) => each.ready_count, cell: (each) => count(each.ready_count), numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true, wide: true },
   { title: "Spooled", value: (each) => each.spooled_bytes, cell: (each) => size(each.spooled_bytes), numeric: true, wide: true },

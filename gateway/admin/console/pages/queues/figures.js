@@ -53,7 +53,7 @@ export const QUEUE_COLUMNS = [
   { title: "Queue", value: (each) => each.name, cell: (each) => h("a", { href: queueAddress(each.name), tabindex: -1 }, each.name) },
   { title: "In /s", value: (each) => each.in, cell: (each) => rate(each.in), numeric: true },
   { title: "Out /s", value: (each) => each.out, cell: (each) => rate(each.out), numeric: true, wide: true },
-  { title: "Settled /s", value: (each) => each.settled, cell: (each) => rate(each.settled), numeric: true },
+  { title: "Settled /s", value: (each) => each.settled, cell: (each) => rate(each.settled), numeric: true, wide: true },
   { title: "Ready", value: (each) => each.ready_count, cell: (each) => count(each.ready_count), numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
   { title: "Spooled", value: (each) => each.spooled_bytes, cell: fullness, wide: true },
