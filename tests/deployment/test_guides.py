@@ -16,7 +16,7 @@ from support.pages.reader import Reader
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DOCS: Final = ROOT / "docs"
-FOLDERS: Final = ("concepts", "connect", "operate", "reference")
+FOLDERS: Final = ("concepts", "connect", "data", "operate", "reference")
 ELSEWHERE: Final = {  # pages whose listings have a test of their own
     "docs/connect/amqp.md": "tests/interop/test_proton.py and test_rhea_in_a_browser.py",
     "docs/connect/flow-client.md": "tests/broker/flow/client/test_examples.py",

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import shlex
+import tomllib
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ from google.protobuf import descriptor_pb2
 
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
+from sluicegate.pipeline.cli import JOBS
+from sluicegate.pipeline.configuration import load as load_job
 from support.network.certificates import make_certificates
 from support.pages.listings import Read
 
@@ -23,6 +26,7 @@ NOT_TYPED: Final = {
     "systemctl": "it takes systemd as process 1; tests/deployment/test_systemd_unit.py checks the unit",
     "rabbitmqctl": "it takes a RabbitMQ; tests/foreign_brokers/test_move_from_rabbitmq.py has one",
     "sluicegate cluster": "it takes the NATS servers of several machines; tests/replication and tests/rounds have them",
+    "sluicegate pipeline": "it takes Spark and a queue of its own; tests/spark runs every job",
     "sluicegate replication": "it takes NATS servers at two sites; tests/replication has them",
 }
 SHELL: Final = frozenset({"&", "|", ">", ";", "<"})  # behind the words of a command
@@ -30,6 +34,11 @@ CONFIRMED: Final = tuple(  # at a terminal
     f"sluicegate {each}" for each in ("vpn delete", "queue purge", "queue delete ", "queue delete-messages ")
 )
 FILES: Final = re.compile(r"/(?:etc|run)/[\w./-]+")
+ARCHIVE: Final = """\
+checkpoint = "/var/lib/sluicegate-jobs/orders"
+source = {url = "flow://gateway", queue = "orders", cursor = "archive"}
+archive = {path = "/srv/archive"}
+"""
 CUT_HASH: Final = "$argon2id$v=19$..."  # pages show how a hash begins
 HASH: Final = PasswordHasher().hash("secret-of-a-page")
 
@@ -86,8 +95,20 @@ def check(read: Read, folder: Path) -> None:
         case "json":
             for line in read.text.splitlines():
                 json.loads(line)
+        case "toml":
+            check_job(read.text, folder)
         case _:
             check_configuration(read.text, folder)
+
+
+def check_job(text: str, folder: Path) -> None:
+    """Load the file of a Spark job, or a table that files of several jobs may have."""
+    tables = tomllib.loads(text)
+    job = next((each for each in JOBS if each in tables), None)
+    folder.mkdir(exist_ok=True)
+    file = folder / "job.toml"
+    file.write_text(text if job else f"{ARCHIVE}{text}")
+    load_job(file, JOBS[job or "archive"].config)
 
 
 def check_configuration(text: str, folder: Path) -> None:

@@ -7,7 +7,8 @@ A listing says by its language what it is, and by `title` where:
 - `text` is what a terminal then shows, since it was last looked at: the one of the title, or the last one typed into.
   `...` stands for what varies: within a line, or as a line of its own for any lines.
 - Any other language with a title is a file, which the reader saves under this name.
-- `yaml`, `json` and `python` without a title are read: a part of a configuration, a document, a part of a program.
+- `yaml`, `toml`, `json` and `python` without a title are read: a part of a configuration, the file of a Spark job, a
+  document, a part of a program.
 
 Comments say what prose tells the reader to do in words:
 
@@ -33,7 +34,7 @@ STEP: Final = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 NOTES: Final = frozenset({"again", "fails", "not here", "runs on", "form"})
-READ: Final = frozenset({"yaml", "json", "python"})
+READ: Final = frozenset({"yaml", "toml", "json", "python"})
 
 
 @dataclass(frozen=True, slots=True)
