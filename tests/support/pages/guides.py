@@ -16,7 +16,8 @@ from google.protobuf import descriptor_pb2
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
 from sluicegate.pipeline.cli import JOBS
-from sluicegate.pipeline.configuration import load as load_job
+from sluicegate.pipeline.run.attempt import Trigger
+from sluicegate.pipeline.run.job import Invocation
 from support.network.certificates import make_certificates
 from support.pages.listings import Read
 
@@ -108,7 +109,8 @@ def check_job(text: str, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     file = folder / "job.toml"
     file.write_text(text if job else f"{ARCHIVE}{text}")
-    load_job(file, JOBS[job or "archive"].config)
+    asked = Invocation(file=file, master=None, checkpoint=None, trigger=Trigger(every_ms=None))
+    JOBS[job or "archive"].read(asked)
 
 
 def check_configuration(text: str, folder: Path) -> None:
