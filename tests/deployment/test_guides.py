@@ -32,6 +32,12 @@ PAGES: Final = sorted(
     )
     if "```" in page.read_text(encoding="utf-8")
 )
+INDENTED: Final = re.compile(r" {4,}(?:\S.* -- )?(sluicegate .*)")
+INSTALLING: Final = sorted(
+    str(page.relative_to(ROOT))
+    for page in (DOCS / "README.md", *(ROOT / "deploy").rglob("*.md"))
+    if any(INDENTED.match(line) for line in joined(page.read_text(encoding="utf-8")))
+)
 BROKER: Final = re.compile(r"^<!-- broker: (.*) -->$", re.MULTILINE)
 IS_READY: Final = "...\nSluicegate ... is ready.\n...\n"
 
@@ -50,7 +56,7 @@ def followed(page: str) -> list[Step]:
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.timeout(400)  # some dozens of programs, beside other tests
+@pytest.mark.timeout(800)  # some dozens of programs, beside other tests
 @pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE and followed(page)])
 def test_what_a_page_says_is_so(tmp_path: Path, page: str) -> None:
     with Reader(tmp_path) as reader:
@@ -70,6 +76,14 @@ def test_commands_and_configurations_of_a_page_are_taken(tmp_path: Path, page: s
             for line in joined(step.commands):
                 if line.startswith("sluicegate "):
                     parse(line)
+
+
+@pytest.mark.parametrize("page", INSTALLING)
+def test_commands_of_a_page_on_installing_are_taken(page: str) -> None:
+    """They take a cluster, containers or a release."""
+    lines = joined((ROOT / page).read_text(encoding="utf-8"))
+    for command in (found[1] for line in lines if (found := INDENTED.match(line))):
+        parse(command)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ PAGES: Final = sorted(page.stem for page in TUTORIAL.glob("*.md") if page.stem !
 
 @pytest.mark.slow
 @pytest.mark.crash
-@pytest.mark.timeout(400)  # several brokers and a dozen programs, beside other tests
+@pytest.mark.timeout(800)  # several brokers and a dozen programs, beside other tests
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_of_the_tutorial_shows_what_happens(tmp_path: Path, page: str) -> None:
     with Reader(tmp_path) as reader:
@@ -29,7 +29,7 @@ def test_a_page_of_the_tutorial_shows_what_happens(tmp_path: Path, page: str) ->
 
 @pytest.mark.slow
 @pytest.mark.interop
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_the_readme_shows_what_happens(tmp_path: Path) -> None:
     program("mosquitto_pub")
     with Reader(tmp_path) as reader:
