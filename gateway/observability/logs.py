@@ -151,9 +151,14 @@ class TextLines(logging.Formatter):
         """Return one line, and the traceback below it if there is one."""
         extra = "".join(f" {key}={quoted(_short(value))}" for key, value in _extra(record).items())
         said = record.getMessage()
-        text = quoted(said) if _PAIR.search(said) else printable(said)
+        text = quoted(said) if _is_ambiguous(said) else printable(said)
         line = f"{_time(record)} {record.levelname:<7} {record.name} {text}{extra}"
         return f"{line}\n{_indented(self.formatException(record.exc_info))}" if record.exc_info else line
+
+
+def _is_ambiguous(said: str) -> bool:
+    """Tell whether a pair could be read in a text, or an apostrophe of it as the beginning of a value behind it."""
+    return _PAIR.search(said) is not None or ("=" in said and said.count("'") % 2 == 1)
 
 
 def _indented(traceback: str) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sluicegate.gateway.config.sections.observability import Log
@@ -75,6 +75,7 @@ def test_a_client_cannot_forge_a_pair_in_a_text_or_in_a_value(root: logging.Logg
 
 
 @given(name=st.text(max_size=30), text=st.text(max_size=30))
+@example(name="", text="' ")
 def test_whatever_is_said_the_pairs_of_a_line_are_those_that_were_given(name: str, text: str) -> None:
     record = logging.makeLogRecord(
         {"name": "n", "levelname": "INFO", "msg": "%s", "args": (text + "=",), "client": name}
