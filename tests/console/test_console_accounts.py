@@ -1,7 +1,9 @@
 """The console on a gateway with accounts: login, and what it shows to read-only operators."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, HttpCredentials, Page, expect
@@ -51,6 +53,28 @@ def test_who_may_only_look_sees_so_and_changes_nothing(browser: Browser, running
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()
         go(page, "actors")
         expect(page.get_by_role("table", name="Actors")).to_contain_text("spool")
+
+
+PAGES_TO_LOOK_AT: Final = (
+    *("queues", "queues/orders", "queues/orders/messages", "templates", "clients", "events", "publish"),
+    *("subscriptions", "retained-messages", "mqtt-sessions", "listeners", "bridges", "rest-delivery-points"),
+    *("network", "definitions", "users", "profiles", "message-vpns", "message-vpns/default", "explain", "spool"),
+)
+TO_CHANGE: Final = re.compile(
+    "Apply|Bring|Cancel|Change|Copy|Create|Delete|Disconnect|Edit|End|Follow|Move|New|Pause|Publish|Purge|Re|Shut|Watch"
+)
+
+
+def test_no_button_offers_a_reader_what_would_be_refused(browser: Browser, running: GatewayProcess) -> None:
+    with opened(browser, running, "reader", "") as page:
+        for path in PAGES_TO_LOOK_AT:
+            page.locator("h1").evaluate("title => title.classList.add('before')")
+            go(page, path)
+            expect(page.locator("h1.before")).to_have_count(0)
+            expect(page.locator("#contents")).to_be_enabled()
+            expect(page.locator("#state")).to_have_text("live")
+            live = page.locator("#page :is(.bar-of-tools, td) button:enabled:visible").all_inner_texts()
+            assert [text for text in live if TO_CHANGE.match(text)] == [], path
 
 
 def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProcess, own: Callable[[str], str]) -> None:

@@ -79,6 +79,7 @@ def test_packets_and_traffic_of_a_client_are_followed_on_its_page(page: Page, de
     name = name_of(device)
     go(page, f"clients/{name}")
     expect(page.locator("#page")).to_contain_text("Received from it1 message")
+    expect(page.locator("#page")).to_contain_text("packets are shown as they pass, decoded")
     page.get_by_role("button", name="Follow its packets").click()
     expect(row(page, "begun", table="Packets")).to_be_visible()
     device.publish(f"{name}/followed", b"secret", qos=1).wait_for_publish(30)

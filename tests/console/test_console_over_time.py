@@ -60,6 +60,25 @@ def test_events_and_rates_go_on_when_the_gateway_begins_anew(page: Page, running
     assert page.evaluate(RATE_OF_A_NODE_THAT_BEGAN_ANEW) == 8
 
 
+def test_an_open_page_says_that_the_gateway_is_gone_and_goes_on_when_it_is_back(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("stays")
+    running.create_queue(name)
+    state = page.locator("#state")
+    go(page, f"queues/{name}")
+    expect(state).to_have_text("live")
+    page.context.set_offline(True)
+    expect(state).to_have_text("no answer: the gateway cannot be reached")
+    expect(page.locator("h1")).to_have_text(name)
+    go(page, "queues")
+    expect(page.get_by_role("button", name="New queue")).to_be_disabled()
+    page.context.set_offline(False)
+    expect(state).to_have_text("live")
+    expect(row(page, name)).to_be_visible()
+    expect(page.get_by_role("button", name="New queue")).to_be_enabled()
+
+
 def test_a_redrive_of_another_operator_is_shown(page: Page, running: GatewayProcess, own: Own) -> None:
     name = own("graveyard")
     running.create_queue(name)

@@ -197,6 +197,7 @@ async function refresh() {
 
 function showState(word, why) {
   setText(state, why ? `${word}: ${why}` : word);
+  state.title = why; // which may be cut off
   state.className = why ? "wrong" : word;
 }
 

@@ -74,7 +74,7 @@ function publishing(watch) {
         field("Copies", text("count", { placeholder: "1", inputmode: "numeric" }), "at most 1,000"),
       ),
     ),
-    h("div", { class: "bar-of-tools" }, send, h("button", { type: "button", onclick: () => watchIt() }, "Watch this topic"), outcome),
+    h("div", { class: "bar-of-tools" }, send, actionButton("Watch this topic", () => watchIt()), outcome),
     names,
   );
 

@@ -37,6 +37,7 @@ export class ClientTrace {
       key: (each) => String(each.number),
       empty: "Press the button: packets are shown as they pass, decoded. Passwords and SASL responses are never shown.",
     });
+    this.table.show([]);
     const clear = h("button", { type: "button", onclick: () => this.#clear() }, "Clear");
     this.element = h(
       "section",

@@ -22,7 +22,7 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => attempt(() => change(each)),
     sort: { column: 0, descending: false },
-    empty: "No queue templates.",
+    empty: "No queue templates. A template gives attributes to new queues whose names match its filter.",
   });
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
