@@ -319,6 +319,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
 
     page.keyboard.press("2")
     expect(page.locator("h1")).to_have_text("Queues")
+    expect(page.get_by_role("button", name="New queue")).to_be_enabled()  # keys act from the first answer on
     page.keyboard.press("/")
     page.keyboard.type(f"{keys}-*")
     expect(page.locator("#page tbody tr")).to_have_count(2)
@@ -327,6 +328,7 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page, running: Gatewa
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.locator("h1")).to_have_text(second)
+    expect(page.get_by_role("button", name="Purge")).to_be_enabled()
     page.keyboard.press("m")
     expect(row(page, "pressed")).to_be_visible()
     page.keyboard.press("j")

@@ -85,6 +85,7 @@ def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProce
         page.locator("dialog[open]").get_by_role("button", name="Create").click()
         expect(page.locator("h1")).to_have_text(name)
         go(page, "spool")
+        expect(page.locator("#page")).to_contain_text("No backup since")  # keys act from the first answer on
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
         page.keyboard.press("b")
         expect(page.locator(".notice.wrong")).to_contain_text("access level admin; writer has read-write")
