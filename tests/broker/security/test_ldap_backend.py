@@ -1,18 +1,22 @@
 """A directory, OpenLDAP's slapd, that decides who may come in: by a template or a search, and by groups."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import ModuleType
+from typing import TypeGuard
 
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.runtime.clock import Clock
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.clients.rights import AUTHENTICATION_UNAVAILABLE
-from sluicegate.protocols.security.backends.guarded_backend import FAILURES_MAX
+from sluicegate.protocols.security.backends.guarded_backend import FAILURES_MAX, Admission, BackendFailed, Login
+from sluicegate.protocols.security.backends.ldap_backend import IDLE_MS_MAX, Directory, LdapBackend
 from support.broker.protocol_clients import OK, PROTOCOLS
 from support.broker.running_broker import RunningBroker
 from support.network.certificates import Certificates, make_certificates
@@ -169,6 +173,92 @@ async def test_a_certificate_for_another_name_is_not_trusted(
     async with asking(tmp_path, certificates, *TEMPLATE, *tls, scheme=scheme, host="127.0.0.2") as (broker, _):
         assert await login(broker) == UNAVAILABLE
         assert "127.0.0.2" in caplog.text
+
+
+class SetClock(Clock):
+    """Shows what a test sets."""
+
+    shows_ms = 0
+
+    def now_ms(self) -> int:
+        return self.shows_ms
+
+    def wall_ms(self) -> int:
+        return self.shows_ms
+
+
+@asynccontextmanager
+async def backend_of(slapd: Slapd, clock: Clock, *, start_tls: bool = False) -> AsyncIterator[LdapBackend]:
+    """A backend alone, by a template."""
+    directory = Directory(
+        url=f"ldap://127.0.0.1:{slapd.port}",
+        start_tls=start_tls,
+        ca_file=None,
+        user_dn=f"uid={{username}},ou=people,{SUFFIX}",
+        bind_dn="",
+        bind_password="",
+        user_base="",
+        user_filter="",
+        group_base="",
+        group_filter="",
+        groups=(),
+    )
+    backend = LdapBackend(directory, timeout_ms=10_000, concurrent_max=1, clock=clock)
+    yield backend
+    await backend.close()
+
+
+EVE = Login("eve", b"secret", "", "127.0.0.1", "mqtt")
+
+
+async def test_a_connection_that_was_idle_for_a_minute_is_not_used_again(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    clock = SetClock()
+    async with Slapd(tmp_path / "slapd", certificates) as slapd, backend_of(slapd, clock) as backend:
+        for passed_ms, accepted_count in ((0, 1), (IDLE_MS_MAX - 1, 1), (IDLE_MS_MAX - 1, 1), (IDLE_MS_MAX, 2)):
+            clock.shows_ms += passed_ms
+            assert await backend.ask(EVE) == Admission()
+            assert slapd.accepted_count() == accepted_count
+
+
+def is_text(each: object) -> TypeGuard[bytes | str]:
+    return isinstance(each, bytes | str)
+
+
+def kept_by(root: object) -> Iterator[object]:
+    """Yield what an object has, at any depth, by its attributes and in its collections."""
+    seen: set[int] = set()
+    left = [root]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, type | ModuleType):
+            continue
+        seen.add(id(each))
+        yield each
+        if isinstance(each, Mapping):
+            left += [*each.keys(), *each.values()]
+        elif isinstance(each, list | tuple | set | frozenset):
+            left += each
+        elif not is_text(each):
+            names = [*getattr(each, "__dict__", ()), *getattr(type(each), "__slots__", ())]
+            left += [getattr(each, name) for name in names]
+
+
+async def test_no_password_stays_behind_a_login(tmp_path: Path, certificates: Certificates) -> None:
+    async with Slapd(tmp_path / "slapd", certificates) as slapd, backend_of(slapd, SetClock()) as backend:
+        assert await backend.ask(EVE) == Admission()
+        assert EVE.password in list(kept_by(EVE))
+        texts = [each if isinstance(each, bytes) else each.encode() for each in kept_by(backend) if is_text(each)]
+        assert len(texts) > 10
+        assert [each for each in texts if EVE.password in each] == []
+
+
+async def test_a_directory_that_refuses_starttls_gets_no_password(tmp_path: Path) -> None:
+    async with Slapd(tmp_path / "slapd", None) as slapd, backend_of(slapd, SetClock(), start_tls=True) as backend:
+        with pytest.raises(BackendFailed, match="startTLS failed"):
+            await backend.ask(EVE)
+        assert (slapd.accepted_count(), slapd.binds_count()) == (2, 0)  # the first one was that of its start
 
 
 async def test_a_directory_that_is_away_lets_nobody_in_until_it_is_back(

@@ -25,9 +25,7 @@ modulepath {modules}
 moduleload back_mdb
 moduleload retcode
 pidfile {folder}/slapd.pid
-TLSCACertificateFile {authority}
-TLSCertificateFile {certificate}
-TLSCertificateKeyFile {key}
+{tls}
 allow bind_anon_cred
 database mdb
 suffix "{suffix}"
@@ -41,6 +39,12 @@ access to * by * read
 overlay retcode
 retcode-parent "ou=codes,{suffix}"
 {codes}
+"""
+
+_TLS: Final = """
+TLSCACertificateFile {authority}
+TLSCertificateFile {certificate}
+TLSCertificateKeyFile {key}
 """
 
 RESULTS: Final = (3, 19, 48, 50, 51, 52, 53, 65, 80)  # codes; a bind as cn=CODE,ou=codes,dc=example has the result
@@ -97,19 +101,23 @@ member: uid=a\2Cb(*),ou=people,dc=example
 class Slapd:
     """A directory that runs between start and stop. `allow bind_anon_cred`: it says yes to an empty password."""
 
-    def __init__(self, folder: Path, certificates: Certificates) -> None:
+    def __init__(self, folder: Path, certificates: Certificates | None) -> None:
+        """Without certificates it has no TLS port, and refuses StartTLS."""
         self._folder = folder
+        self._schemes = ("ldap",) if certificates is None else ("ldap", "ldaps")
         self._program = program("slapd")
         self.port, self.tls_port = free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         (folder / "db").mkdir(parents=True)
+        tls = ""
+        if certificates is not None:
+            files = {"authority": certificates.authority, "certificate": certificates.server}
+            tls = _TLS.format(**files, key=certificates.server_key)
         configuration = _CONFIGURATION.format(
             schemas=SCHEMAS,
             modules=MODULES,
             folder=folder,
-            authority=certificates.authority,
-            certificate=certificates.server,
-            key=certificates.server_key,
+            tls=tls,
             suffix=SUFFIX,
             service=SERVICE,
             password=SERVICE_PASSWORD,
@@ -122,14 +130,26 @@ class Slapd:
 
     async def start(self) -> None:
         hosts = ("127.0.0.1", "127.0.0.2")  # the certificate is for the first
-        urls = " ".join([f"ldap://{host}:{self.port}/ ldaps://{host}:{self.tls_port}/" for host in hosts])
-        command = [self._program, "-d", "0", "-h", urls, "-f", str(self._folder / "slapd.conf")]
+        ports = {"ldap": self.port, "ldaps": self.tls_port}
+        urls = " ".join([f"{scheme}://{host}:{ports[scheme]}/" for host in hosts for scheme in self._schemes])
+        command = [self._program, "-d", "stats", "-h", urls, "-f", str(self._folder / "slapd.conf")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         async with asyncio.timeout(DEADLINE_S):
-            while not await _answers(self.tls_port):
+            while not await _answers(ports[self._schemes[-1]]):
                 assert self._process.poll() is None, (self._folder / "log").read_text()
                 await asyncio.sleep(0.02)
+
+    def accepted_count(self) -> int:
+        """Return how many connections the port without TLS has accepted."""
+        return sum([" ACCEPT " in line and f":{self.port})" in line for line in self._log_lines()])
+
+    def binds_count(self) -> int:
+        """Return how many binds it was asked for."""
+        return sum([" BIND " in line for line in self._log_lines()])
+
+    def _log_lines(self) -> list[str]:
+        return (self._folder / "log").read_text().splitlines()
 
     def stop(self) -> None:
         process, self._process = self._process, None
