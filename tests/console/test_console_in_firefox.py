@@ -51,7 +51,7 @@ def page(browser: str, running: GatewayProcess) -> Iterator[FirefoxPage]:
 
 def go(page: FirefoxPage, path: str) -> None:
     """Open a page of the console by its address, and wait until it shows something of the gateway."""
-    page.evaluate(f"void (document.querySelector('#page').replaceChildren(), location.hash = {f'#/{path}'!r})")
+    page.evaluate(f"void (document.querySelector('#contents').replaceChildren(), location.hash = {f'#/{path}'!r})")
     page.wait_for("document.querySelector('#page h1') !== null")
     page.wait_for_answers()
     page.wait_for_text("#state", "live")
