@@ -53,11 +53,12 @@ class Load:
             WireConsumer(f"e{number}", filter_text="exact/#", qos=2, record=record)
             for number, record in enumerate((self.exact.note, _ignore))
         ]
+        self.flow_worker = FlowWireConsumer("fq", queue="load", record=note, hold_count=3)
         self.workers: list[WireConsumer | AmqpWireConsumer | FlowWireConsumer] = [
             WireConsumer("mq1", filter_text="$queue/load", qos=1, record=note, hold_count=5),
             WireConsumer("mq2", filter_text="$queue/load", qos=1, record=note, hold_count=5),
             AmqpWireConsumer("aq", queue="load", record=note, hold_count=3),
-            FlowWireConsumer("fq", queue="load", record=note, hold_count=3),
+            self.flow_worker,
         ]
         self.clients: list[WireClient] = [*self.sessions, *self.workers, *self.publishers]
 
@@ -124,7 +125,10 @@ def loaded_machine(folder: Path) -> Iterator[tuple[MachineProcess, Load]]:
         machine.create_queue("load", access_type="non-exclusive", partition_count=4, subscriptions=["load/>"])
         load.connects(machine)
         run_until(
-            load.clients, lambda: all(each.subscribed for each in load.sessions), within_s=DRAIN_S, what="SUBACKs"
+            load.clients,
+            lambda: all(each.subscribed for each in load.sessions) and load.flow_worker.is_bound,
+            within_s=DRAIN_S,
+            what="SUBACKs, and a flow that is bound",
         )
         yield machine, load
 

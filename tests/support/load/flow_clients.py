@@ -126,6 +126,11 @@ class FlowWireConsumer(WireClient):
         self._unsettled.clear()
         self._link.connect(port)
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether the queue has bound it. Before the first time, a refusal is for good."""
+        return self._inbox.phase == OPEN
+
     def read_on(self) -> None:
         """Record what has come, and settle some."""
         self._link.read()
