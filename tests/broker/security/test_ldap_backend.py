@@ -19,6 +19,7 @@ from sluicegate.protocols.security.backends.guarded_backend import FAILURES_MAX,
 from sluicegate.protocols.security.backends.ldap_backend import IDLE_MS_MAX, Directory, LdapBackend
 from support.broker.protocol_clients import OK, PROTOCOLS
 from support.broker.running_broker import RunningBroker
+from support.cores.set_clock import SetClock
 from support.network.certificates import Certificates, make_certificates
 from support.processes.slapd import RESULTS, SERVICE, SERVICE_PASSWORD, SUFFIX, Slapd
 
@@ -175,18 +176,6 @@ async def test_a_certificate_for_another_name_is_not_trusted(
         assert "127.0.0.2" in caplog.text
 
 
-class SetClock(Clock):
-    """Shows what a test sets."""
-
-    shows_ms = 0
-
-    def now_ms(self) -> int:
-        return self.shows_ms
-
-    def wall_ms(self) -> int:
-        return self.shows_ms
-
-
 @asynccontextmanager
 async def backend_of(slapd: Slapd, clock: Clock, *, start_tls: bool = False) -> AsyncIterator[LdapBackend]:
     """A backend alone, by a template."""
@@ -217,7 +206,7 @@ async def test_a_connection_that_was_idle_for_a_minute_is_not_used_again(
     clock = SetClock()
     async with Slapd(tmp_path / "slapd", certificates) as slapd, backend_of(slapd, clock) as backend:
         for passed_ms, accepted_count in ((0, 1), (IDLE_MS_MAX - 1, 1), (IDLE_MS_MAX - 1, 1), (IDLE_MS_MAX, 2)):
-            clock.shows_ms += passed_ms
+            clock.at_ms += passed_ms
             assert await backend.ask(EVE) == Admission()
             assert slapd.accepted_count() == accepted_count
 

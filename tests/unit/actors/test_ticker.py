@@ -6,25 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.runtime.ticker import STALL_MS_MIN, Ticker
 from sluicegate.protocols.transport.loop.timers import Timers
+from support.cores.set_clock import SetClock
 
 INTERVAL_MS = 500
-
-
-class SetClock(Clock):
-    """A clock that a test sets."""
-
-    def __init__(self) -> None:
-        self.ms = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def now_ns(self) -> int:
-        return self.ms * 1_000_000
 
 
 class Ticking:
@@ -51,7 +38,7 @@ class Ticking:
 
     def passes(self, ms: int) -> list[int]:
         """Let so much time pass in which the loop does nothing, then let it run; return the stalls it tells of."""
-        self.clock.ms += ms
+        self.clock.at_ms += ms
         self.stalls.clear()
         while (callback := self._timers.take(self.clock.now_ns())) is not None:
             callback()

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from sluicegate.actors.runtime.clock import Clock, SystemClock
+from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.admin.app import OPERATIONS
 from sluicegate.gateway.admin.operation import OPEN
@@ -29,6 +29,7 @@ from sluicegate.messaging.observability.events import (
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from support.cores.lone_actors import lone_runtime, recorder, turn
+from support.cores.set_clock import SetClock
 from support.network.tokens import AUDIENCE, ISSUER, TokenServer
 from support.operations.admin_accounts import LEVELS, ask, basic, configured
 from support.operations.memory_node import MemoryNode
@@ -275,24 +276,11 @@ def test_a_foreign_page_changes_nothing_with_the_password_a_browser_adds(
     assert guarded.ask("POST", "/queues/no-such/purge", b"", sent).status == status
 
 
-class StandingClock(Clock):
-    """A moment that a test moves."""
-
-    def __init__(self) -> None:
-        self.at_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def wall_ms(self) -> int:
-        return self.at_ms
-
-
 class Door:
     """Accounts by themselves; waiting puts the clock forward."""
 
     def __init__(self, admin: Admin) -> None:
-        self.clock = StandingClock()
+        self.clock = SetClock(1_700_000_000_000)
         self.accounts = Operators(
             admin,
             self._proofs(admin),

@@ -13,7 +13,6 @@ from argon2.exceptions import VerifyMismatchError
 from hypothesis import given, settings
 from hypothesis.strategies import dictionaries, sampled_from, text
 
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.protocols.security import authentication
 from sluicegate.protocols.security.account_secrets import (
     ARGON2_PREFIX,
@@ -28,6 +27,7 @@ from sluicegate.protocols.security.login_attempts import DELAY_MS, FREE_OF_HOST,
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.security.password_hashes import RABBITMQ_SHA_256, foreign_hash_matches
 from sluicegate.protocols.security.scram import password_matches
+from support.cores.set_clock import SetClock
 
 HOST: Final = "192.0.2.1"
 RIGHT: Final = "engine"
@@ -54,24 +54,11 @@ NOBODY: Final = "nobody"
 SETS: Final = [*[{name} for name in SECRETS], set(SECRETS), {"plain", "scram"}, {"hashed", "plain"}, set()]
 
 
-class StandingClock(Clock):
-    """A moment that waiting moves."""
-
-    def __init__(self) -> None:
-        self.at_ms = 0
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def wall_ms(self) -> int:
-        return self.at_ms
-
-
 class Door:
     """An authenticator that counts what it does for an answer."""
 
     def __init__(self, names: set[str], monkeypatch: pytest.MonkeyPatch | None = None, *, tokens: bool = False) -> None:
-        self.clock = StandingClock()
+        self.clock = SetClock()
         self.checked: Counter[str] = Counter()
         self.tokens_seen_count = 0
         self.authenticator = Authenticator(

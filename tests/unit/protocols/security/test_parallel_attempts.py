@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.connection.message_vpns import MessageVpns
@@ -34,20 +33,11 @@ from sluicegate.protocols.security.login_attempts import (
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.security.scram import NAME
 from sluicegate.protocols.transport.interface import PeerRecord
+from support.cores.set_clock import SetClock
 
 HOST = "192.0.2.1"
 BURST = 100
 DEADLINE_S = 60
-
-
-class StandingClock(Clock):
-    """No time passes."""
-
-    def now_ms(self) -> int:
-        return 0
-
-    def wall_ms(self) -> int:
-        return 0
 
 
 class Claim:
@@ -82,8 +72,8 @@ class Door:
             credentials=Credentials(AccountSecrets({"ada": f"{NAME}$of ada"}), frozenset(), {"CLAIM": Claim()}),
             scram_matches=check,
             attempts=self.attempts,
-            checks=PasswordChecks(memory_bytes_max=1 << 20, clock=StandingClock(), threads_max=BURST),
-            clock=StandingClock(),
+            checks=PasswordChecks(memory_bytes_max=1 << 20, clock=SetClock(), threads_max=BURST),
+            clock=SetClock(),
             wait=self._wait,
             random_bytes=Random(1).randbytes,
         )

@@ -7,32 +7,21 @@ from typing import Any, Final
 
 import pytest
 
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import CheckCost
 from sluicegate.protocols.security.login_queue import WAIT_MS_MAX, WAITING_OF_NETWORK_MAX, LoginClass
 from sluicegate.protocols.security.password_checks import PasswordChecks
+from support.cores.set_clock import SetClock
 
 MIB: Final = 1 << 20
 HASH: Final = CheckCost(memory_bytes=64 * MIB, threads_count=1)
-
-
-class StandingClock(Clock):
-    def __init__(self) -> None:
-        self.at_ms = 0
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def wall_ms(self) -> int:
-        return self.at_ms
 
 
 class Hall:
     """Checks that end when the test says so."""
 
     def __init__(self, *, memory_bytes_max: int = 256 * MIB, threads_max: int = 100) -> None:
-        self.clock = StandingClock()
+        self.clock = SetClock()
         self.checks = PasswordChecks(memory_bytes_max=memory_bytes_max, clock=self.clock, threads_max=threads_max)
         self.may_end = threading.Event()
         self.running_count_max = 0

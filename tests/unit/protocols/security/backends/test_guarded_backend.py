@@ -4,20 +4,10 @@ import asyncio
 
 import pytest
 
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.clients.rights import BackendUnavailable
 from sluicegate.protocols.security.backends.guarded_backend import NOT_ASKED, Admission, Granted, GuardedBackend, Login
 from sluicegate.protocols.security.login_queue import WAITING_OF_NETWORK_MAX
-
-
-class StandingClock(Clock):
-    """No time passes."""
-
-    def now_ms(self) -> int:
-        return 0
-
-    def wall_ms(self) -> int:
-        return 0
+from support.cores.set_clock import SetClock
 
 
 def login(number: int, host: str) -> Login:
@@ -39,7 +29,7 @@ def test_those_of_one_network_leave_room_for_others() -> None:
             timeout_ms=60_000,
             concurrent_max=1,
             remembered_ms=0,
-            clock=StandingClock(),
+            clock=SetClock(),
             secret=b"key",
             on_failure=lambda _: None,
         )
