@@ -1,6 +1,7 @@
 """Operations on clients, their subscriptions and MQTT sessions, and on retained messages, of all brokers."""
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -124,16 +125,11 @@ class ClientOperations(Rules):
 
         A message to a queue is published at the broker that has it: the others hear of a new queue a moment later.
         """
-        published: PublishedView
+        broker = self._running()[0]
         if is_queue_topic(message.topic):
-            try:
+            with suppress(QueueNotFound, Refused):  # of another machine, or of a broker that is away: a link takes it
                 broker, _ = await self._where_it_is("show_queue_here", queue_name_of(message.topic))
-            except (QueueNotFound, Refused):  # of another machine, or of a broker that is away: a link takes it there
-                pass
-            else:
-                published = await self._at(broker, "publish_message", message)
-                return published
-        published = await self._at_any("publish_message", message)
+        published: PublishedView = await self._at(broker, "publish_message", message)
         return published
 
     async def watch_topics(self, topic: str) -> AsyncIterator[WatchedMessageView]:
