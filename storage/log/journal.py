@@ -29,6 +29,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -520,7 +521,7 @@ class Journal:
         segment.void_above = segment.last
         self._end_segment()
         self._doubtful = segment
-        self._doubtful_heads = [segment.end + sum(sizes[:place]) for place in range(len(sizes))]
+        self._doubtful_heads = list(accumulate(sizes[:-1], initial=segment.end))
         try:
             self._void_doubtful()
         except OSError:

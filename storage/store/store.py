@@ -261,21 +261,22 @@ class SpoolStore:
         taken = [
             decode_log_record(data, f"record {number} of the replicated log", is_sound=True) for number, data in records
         ]
-        rest = [LogEntry(number, data, is_sound=True) for number, data in records]
+        entries = [LogEntry(number, data, is_sound=True) for number, data in records]
         done = 0
-        while rest:
-            if not self._log.has_room(len(rest[0].data)):
+        while done < len(entries):
+            needed_bytes = len(entries[done].data)
+            if not self._log.has_room(needed_bytes):
                 self._sync_taken()  # a file that is followed by another has to be whole
-            with translated(self.folder, needed_bytes=len(rest[0].data)):
+            with translated(self.folder, needed_bytes=needed_bytes):
                 self._lock.check_data()
-                ends = self._log.append_copies(rest)
+                ends = self._log.append_copies(entries[done:])
             self._has_unsynced = True
-            for entry, record, end in zip(rest, taken[done:], ends, strict=False):
+            for at, end in enumerate(ends, done):
+                number, record = entries[at].number, taken[at]
                 if record.journal is not None:
-                    self._places.appended(entry.number, len(record.journal), end)
-                self._tail.add(entry.number, record)
+                    self._places.appended(number, len(record.journal), end)
+                self._tail.add(number, record)
             done += len(ends)
-            rest = rest[len(ends) :]
         return taken
 
     def last_record(self) -> LogEntry | None:
