@@ -16,7 +16,7 @@ from sluicegate.client import BlockingClient, ClientOptions, Message
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.testing.errors import BrokerFailed
 from sluicegate.testing.messages import QueueState, StoredMessage
-from sluicegate.testing.ports import LOOPBACK, SECTIONS, free_port, give_back, is_free
+from sluicegate.testing.ports import LOOPBACK, SECTIONS, free_port, is_free
 from sluicegate.testing.running.order import StartOrder
 from sluicegate.testing.running.process import BrokerProcess
 
@@ -176,7 +176,7 @@ class Broker:
                 place.end()
                 if not isinstance(error, BrokerFailed) or self._urls:
                     raise self._failure("the broker did not start", error) from None
-                if attempt == STARTS_MAX or not self._gives_back_taken_ports():
+                if attempt == STARTS_MAX or not self._forgets_taken_ports():
                     raise self._failure("the broker did not start", error) from None
             else:
                 self._place = place
@@ -215,7 +215,7 @@ class Broker:
             self.stop()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-            self._gives_back_all_ports()
+            self._ports.clear()
 
     def clear(self) -> None:
         """Begin anew, between tests: without queues, messages, sessions and clients, at the time of this machine.
@@ -439,17 +439,12 @@ class Broker:
         texts = tuple(f"{path}={_text_of(value)}" for path, value in settings.items())
         return StartOrder(settings=texts, config_file=file, ahead_ms=self._ahead_ms)
 
-    def _gives_back_taken_ports(self) -> bool:
-        """Forget the ports among those drawn that another program has taken since; return whether there are any."""
+    def _forgets_taken_ports(self) -> bool:
+        """Forget the own ports that another program has taken since; return whether there are any."""
         taken = {section: port for section, port in self._ports.items() if not is_free(port)}
         for section in taken:
-            del self._ports[section]  # it is not given out again: somebody has it
+            del self._ports[section]
         return bool(taken)
-
-    def _gives_back_all_ports(self) -> None:
-        for port in self._ports.values():
-            give_back(port)
-        self._ports.clear()
 
     def _running(self) -> Place:
         if self._place is None:

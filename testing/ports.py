@@ -4,11 +4,14 @@ Ports are below the range that systems give to clients. A client that connects a
 otherwise sometimes be given the broker's own port, and be connected to itself.
 """
 
+import errno
+import itertools
 import os
 import random
 import re
 import socket
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
@@ -43,17 +46,21 @@ SECTIONS: Final = {
     "admin": "admin",
 }
 
-_given_out: set[int] = set()  # one broker has several, and one that is down keeps its ports
+# In an order of its own in each process, and from its beginning again at its end: a port that was given comes back only
+# after all others, when its broker is stopped or listens on it.
+_next_ports: Iterator[int] = itertools.cycle(random.sample(PORTS, len(PORTS)))
 
 
 def free_port() -> int:
-    """Return a port on which no program listens and that no other caller in this process was given."""
-    draw = random.Random()  # other runs on this machine choose too
-    while True:
-        port = draw.choice(PORTS)
-        if port not in _given_out and is_free(port):
-            _given_out.add(port)
+    """Return a port on which no program listens, and that nobody in this process was given for a long time.
+
+    Raises:
+        OSError: programs listen on all ports.
+    """
+    for port in itertools.islice(_next_ports, len(PORTS)):
+        if is_free(port):
             return port
+    raise OSError(errno.EADDRINUSE, f"none of {len(PORTS)} ports from {PORTS[0]} to {PORTS[-1]} is free")
 
 
 def is_free(port: int) -> bool:
@@ -65,8 +72,3 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def give_back(port: int) -> None:
-    """Let others have a port again: its broker does not start any more."""
-    _given_out.discard(port)
