@@ -45,7 +45,7 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
         "client-profile": Place("commands.clients.profiles", "client_profiles"),
         "acl-profile": Place("commands.clients.profiles", "acl_profiles"),
         "client": Place("commands.clients.clients"),
-        "subscription": Place("commands.clients.clients", "of_subscriptions"),
+        "subscription": Place("commands.clients.subscriptions"),
         "session": Place("commands.clients.sessions"),
         "retained": Place("commands.clients.retained"),
         "listener": Place("commands.clients.listeners"),

@@ -54,7 +54,7 @@ _MADE_UP: Final = (TEMPORARY_TOPICS, REPLY_TOPICS, QUEUE_TOPICS + ANONYMOUS_QUEU
 EVENT_TOPICS: Final = "$SYS/"  # prefix of the topics on which only the gateway publishes
 SYSTEM_LEVEL: Final = "$SYS"  # their first level
 GATEWAY_TOPICS: Final = (EVENT_TOPICS, QUEUE_TOPICS)  # clients may not publish to these; to a queue, by its address
-_DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
+DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
 
@@ -331,7 +331,7 @@ def parse_queue_address(text: str) -> str | None:
     """
     if not text.startswith(QUEUE_TOPICS):
         return None
-    if text == _DEAD_MESSAGE_ADDRESS:
+    if text == DEAD_MESSAGE_ADDRESS:
         return DEAD_MESSAGE_QUEUE
     _check_text(text, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
     name = text[len(QUEUE_TOPICS) :]

@@ -54,7 +54,7 @@ async def serve(client: HttpClient, request: Request) -> None:
         request.answer(NO_CONTENT, headers=[(b"allow", methods), *headers])
         return
     if method.encode("latin-1", "replace") not in methods.split(b", "):
-        detail = f"{method:.20}: here is {methods.decode()}"
+        detail = f"{method:.20} is not allowed here; allowed: {methods.decode()}"
         raise HttpProblem(METHOD_NOT_ALLOWED, detail, headers=[(b"allow", methods)])
     if method == "POST":
         await client.wait_for_destinations()

@@ -103,6 +103,25 @@ def test_a_message_waits_for_a_consumer(node: GatewayProcess) -> None:
     comes_to_hold(node, 0)
 
 
+def test_a_message_is_published_to_a_queue_by_name(node: GatewayProcess) -> None:
+    says(node.command("queue", "create", "orders"))
+    says(node.command("pub", "--queue", "orders", "--message", "hello", "--require-match"))
+    assert "$queue/orders hello" in says(node.command("sub", "--queue", "orders", "--count", "1"))
+
+    refused = node.command("pub", "--queue", "oders", "--message", "hello")
+    assert refused.returncode == 1
+    assert "there is no such queue (oders)" in refused.stderr
+
+
+def test_dead_messages_are_consumed_by_the_name_of_their_queue(node: GatewayProcess) -> None:
+    says(node.command("queue", "create", "#DEAD_MSG_QUEUE"))
+    says(node.command("queue", "create", "orders"))
+    says(node.command("queue", "set", "orders", "respect_ttl_enabled=true", "max_ttl=1"))
+    says(node.command("pub", "--queue", "orders", "--message", "late"))
+    received = says(node.command("sub", "--queue", "#DEAD_MSG_QUEUE", "--count", "1", "--timeout", str(ANSWER_S)))
+    assert received.startswith("$queue/orders late")
+
+
 def test_a_consumer_that_is_interrupted_gives_back_what_it_did_not_print(node: GatewayProcess) -> None:
     says(node.command("queue", "create", "orders", "--subscription", "orders/>"))
     says(node.command("pub", "--topic", "orders/eu", *(f"--message={number}" for number in range(5))))

@@ -318,8 +318,8 @@ async def test_the_flows_and_messages_of_one_client_are_limited(broker: RunningB
         ("GET", "/QUEUE/q?browse=true&partition=9", 400, "has no partition 9"),
         ("GET", "/FLOW/none", 404, "there is no flow 'none'"),
         ("POST", "/FLOW/none/1", 404, "there is no flow 'none'"),
-        ("DELETE", "/QUEUE/q", 405, "DELETE: here is GET, OPTIONS, POST"),
-        ("GET", "/TOPIC/t", 405, "GET: here is OPTIONS, POST"),
+        ("DELETE", "/QUEUE/q", 405, "DELETE is not allowed here; allowed: GET, OPTIONS, POST"),
+        ("GET", "/TOPIC/t", 405, "GET is not allowed here; allowed: OPTIONS, POST"),
     ],
 )
 async def test_an_invalid_consume_request_gets_the_reason(

@@ -1,7 +1,4 @@
-"""`sluicegate client ...` and `sluicegate subscription ...`: connected clients, and what clients have subscribed to.
-
-`client list` is `show client`, and `subscription list` is `show smrp subscriptions`.
-"""
+"""`sluicegate client ...`: connected clients, and what each has subscribed to. `client list` is `show client`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -11,7 +8,7 @@ import typer
 from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from sluicegate.gateway.cli.commands.show import broker, show
+from sluicegate.gateway.cli.commands.show import broker
 from sluicegate.gateway.cli.terminal.output import (
     AfterOption,
     JsonOption,
@@ -37,9 +34,7 @@ from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Connected clients.", no_args_is_help=True)
-of_subscriptions = typer.Typer(help="Subscriptions of clients and queues.", no_args_is_help=True)
 app.command("list")(broker.client)
-of_subscriptions.command("list")(show.subscriptions)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the client.")]
 Rows = list[tuple[str, object]]

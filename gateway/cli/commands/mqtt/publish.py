@@ -25,11 +25,13 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     TlsOption,
     UserOption,
     VersionOption,
+    queue_address,
     reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.text import counted
+from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
 
 UNCONFIRMED_MAX: Final = 1000  # above it, reading of standard input waits
 CONFIRM_TIMEOUT_S: Final = 30.0
@@ -39,7 +41,8 @@ READ_BYTES: Final = 1 << 16  # of standard input, at once
 
 
 def pub(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic to publish to.")],
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="Topic to publish to.")] = None,
+    queue: Annotated[str | None, typer.Option("--queue", "-Q", help="Queue to publish to.")] = None,
     message: Annotated[
         list[str] | None,
         typer.Option("--message", "-m", help="Payload; repeatable. Default: the lines of standard input."),
@@ -77,9 +80,10 @@ def pub(
         peer.require_v5("--require-match")
         if qos != 1:
             raise CommandFailed("--require-match needs QoS 1", exit_code=USAGE)
+    destination = _destination(topic, queue)
     packet_properties = _properties(peer, key, properties or [])
     session = MqttSession(peer)
-    publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=packet_properties)
+    publisher = _Publisher(session, topic=destination, qos=qos, retain=retain, properties=packet_properties)
     publisher.run(_lines_of_input(session) if message is None else map(os.fsencode, message), count)
     if as_json:
         unmatched = {"unmatched": publisher.unmatched_count}
@@ -94,7 +98,21 @@ def pub(
         what = counted(publisher.confirmed_count, "message")
         typer.echo(f"{what} {'sent' if qos == 0 else 'confirmed'}", err=True)
     if publisher.unmatched_count:
-        _tell_unmatched(topic, publisher.unmatched_count, is_failure=require_match)
+        _tell_unmatched(destination, publisher.unmatched_count, is_failure=require_match)
+
+
+def _destination(topic: str | None, queue: str | None) -> str:
+    """Return the topic to publish to: the one that is given, or that of the queue."""
+    if (topic is None) is (queue is None):
+        problem = "no topic and no queue is given" if topic is None else "a topic and a queue are given"
+        raise CommandFailed(problem, exit_code=USAGE, advice="Give --topic or --queue.")
+    if topic is None:
+        return queue_address(queue or "")
+    try:
+        check_topic_name(topic)
+    except TopicError as error:
+        raise CommandFailed(f"--topic {error}", exit_code=USAGE) from None
+    return topic
 
 
 def _tell_unmatched(topic: str, count: int, *, is_failure: bool) -> None:
@@ -136,7 +154,7 @@ class _Publisher:
     def _send(self, payload: bytes) -> None:
         try:
             sent = self._session.client.publish(self._topic, payload, self._qos, self._retain, self._properties)
-        except ValueError as problem:  # paho checks the topic and the size
+        except ValueError as problem:  # paho checks the size
             raise CommandFailed(f"cannot publish: {problem}", exit_code=USAGE) from None
         if sent.mid in self._early:
             self._early.remove(sent.mid)

@@ -20,6 +20,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from sluicegate.gateway.cli.terminal.contexts import login_stays
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE, USAGE, CommandFailed, unreachable
+from sluicegate.messaging.topics.syntax import queue_topic
 
 PLAIN_PORT: Final = 1883
 TLS_PORT: Final = 8883
@@ -63,6 +64,14 @@ PasswordOption = Annotated[
         help="Password. Set the environment variable instead: others can read the command line.",
     ),
 ]
+
+
+def queue_address(name: str) -> str:
+    """Return the topic that MQTT clients publish to and subscribe to for a queue. Raises CommandFailed."""
+    if not name or "+" in name or "#" in name:
+        problem = f"--queue: {name!r} cannot be named over MQTT; allowed: a name without '+' and '#'"
+        raise CommandFailed(problem, exit_code=USAGE)
+    return queue_topic(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

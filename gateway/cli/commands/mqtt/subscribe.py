@@ -25,13 +25,22 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     TlsOption,
     UserOption,
     VersionOption,
+    queue_address,
     reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.text import counted, printable
+from sluicegate.messaging.topics.syntax import (
+    DEAD_MESSAGE_ADDRESS,
+    DEAD_MESSAGE_QUEUE,
+    Syntax,
+    TopicError,
+    is_queue_topic,
+    parse_shared,
+    parse_subscription,
+)
 
-QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue
 RECEIVE_MAXIMUM: Final = 100  # messages that the gateway may send before they are printed
 
@@ -58,7 +67,10 @@ def sub(
     as_json: JsonOption = False,
 ) -> None:
     """Print messages until Ctrl-C. A message is acknowledged once it is printed. With --json, one object per line."""
-    filters = [*(topics or ()), *(QUEUE_PREFIX + name for name in queues or ())]
+    for text in topics or ():
+        _check_filter(text)
+    addresses = [DEAD_MESSAGE_ADDRESS if each == DEAD_MESSAGE_QUEUE else queue_address(each) for each in queues or ()]
+    filters = [*(topics or ()), *addresses]
     if not filters:
         raise CommandFailed("no topic and no queue is given", exit_code=USAGE, advice="Give --topic or --queue.")
     peer = Peer(
@@ -75,6 +87,14 @@ def sub(
     finished = subscriber.run(filters, qos=qos, timeout_s=timeout)
     if count and not finished and not subscriber.is_interrupted:
         raise CommandFailed(f"only {subscriber.printed_count} of {counted(count, 'message')} arrived in {timeout} s")
+
+
+def _check_filter(text: str) -> None:
+    try:
+        if parse_shared(text, Syntax.MQTT) is None:
+            parse_subscription(text, Syntax.MQTT)
+    except TopicError as error:
+        raise CommandFailed(f"--topic {error}", exit_code=USAGE) from None
 
 
 class _Subscriber:
@@ -99,13 +119,7 @@ class _Subscriber:
         """Subscribe and print; return whether the count was reached."""
         session = self._session
         session.connect()
-        try:
-            session.client.subscribe([(each, qos) for each in filters])
-        except ValueError as problem:
-            text = f"one of {', '.join(filters)} is not a valid topic filter: {problem}"
-            raise CommandFailed(
-                text, exit_code=USAGE, advice="'#' must be the last level, and '+' must be a whole level."
-            ) from None
+        session.client.subscribe([(each, qos) for each in filters])
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
             raise CommandFailed(f"the gateway has not answered SUBSCRIBE within {ANSWER_TIMEOUT_S:g} s")
         self._check_granted(filters)
@@ -144,9 +158,7 @@ class _Subscriber:
             if reason.is_failure
         }
         if refused:
-            advice = (
-                "`sluicegate queue list` shows the queues." if any(QUEUE_PREFIX in each for each in refused) else ""
-            )
+            advice = "`sluicegate queue list` shows the queues." if any(map(is_queue_topic, refused)) else ""
             text = f"the gateway refused {', '.join(refused)}: {'; '.join(dict.fromkeys(refused.values()))}"
             raise CommandFailed(text, exit_code=FAILED, advice=advice)
 

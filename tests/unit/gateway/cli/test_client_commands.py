@@ -168,10 +168,9 @@ def test_a_client_is_disconnected(shell: Shell, node: MemoryNode) -> None:
     assert node.clients == []
 
 
-def test_lists_of_clients_and_subscriptions_have_two_names(shell: Shell, node: MemoryNode) -> None:
+def test_the_list_of_clients_has_two_names(shell: Shell, node: MemoryNode) -> None:
     node.clients = [ANN]
     assert shell.run("client", "list") == shell.run("show", "client")
-    assert shell.run("subscription", "list") == shell.run("show", "smrp", "subscriptions")
 
 
 def test_subscriptions_of_a_client_are_shown_with_their_options(shell: Shell, node: MemoryNode) -> None:

@@ -89,3 +89,23 @@ def test_a_message_that_reaches_nobody_is_reported(port: str) -> None:
 def test_a_match_cannot_be_required_where_the_protocol_does_not_tell(port: str, given: list[str]) -> None:
     refused = CliRunner().invoke(app, ["pub", "-t", "t", "-m", "x", "-p", port, "--require-match", *given])
     assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["pub"], "no topic and no queue is given"),
+        (["pub", "-t", "t", "-Q", "q"], "a topic and a queue are given"),
+        (["pub", "-t", "a/#"], "--topic 'a/#', level 2: '#' in a topic that is published to"),
+        (["pub", "-t", ""], "--topic '': it is empty"),
+        (["pub", "-Q", "a+b"], "--queue: 'a+b' cannot be named over MQTT; allowed: a name without '+' and '#'"),
+        (["sub"], "no topic and no queue is given"),
+        (["sub", "-t", "ok", "-t", "a/#/b"], "--topic 'a/#/b', level 2: levels follow '#'"),
+        (["sub", "-t", "$share/x"], "--topic '$share/x': no filter after the share name"),
+        (["sub", "-Q", ""], "--queue: '' cannot be named over MQTT"),
+    ],
+)
+def test_a_destination_that_cannot_be_is_refused_before_connecting(given: list[str], problem: str) -> None:
+    refused = CliRunner().invoke(app, [*given, "-p", str(free_port())])  # nobody listens there
+    assert refused.exit_code == 2
+    assert f"error: {problem}" in refused.stderr

@@ -134,3 +134,16 @@ def test_the_command_prints_the_table_with_its_legend(admin: RunningAdmin, space
     )
     found = orjson.loads(shell.run("show", "smrp", "subscriptions", "--primary", "--topic", "news", "--json"))
     assert [each["destination_name"] for each in found["subscriptions"]] == ["monitor", "worker"]
+
+
+def test_the_list_of_subscriptions_says_the_same_in_words(admin: RunningAdmin, space: TopicSpace) -> None:
+    shell = Shell(admin.url)
+    lines = shell.run("subscription", "list", "orders/*", "--name", "worker").splitlines()
+    assert lines[0].split() == ["subscription", "type", "name", "spooled", "priority"]
+    assert ["orders/+", "client", "worker", "no", "P2"] in [each.split() for each in lines]
+    assert {each.split()[2] for each in lines[1:]} == {"worker"}
+    assert "showing 1 of 4 subscriptions, starting at 3" in shell.run(
+        *("subscription", "list", "--name", "worker", "--after", "2", "--limit", "1")
+    )
+    found = orjson.loads(shell.run("subscription", "list", "--topic", "news", "--json"))
+    assert [each["destination_name"] for each in found["subscriptions"]] == ["monitor", "worker"]
