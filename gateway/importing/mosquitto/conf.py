@@ -200,13 +200,13 @@ def read_conf(path: str, files: SourceFiles) -> MosquittoConf:
 
 def read_text(files: SourceFiles, path: str, where: str) -> str:
     """Return the text of a file that `where` names. Raises ImportFailed."""
-    place = where or path
+    place, file = (where, f"the file {path!r}") if where else (path, "the file")
     try:
         return files.text(path)
     except OSError as problem:
-        raise ImportFailed(place, f"the file {path!r} cannot be read: {problem.strerror}") from None
+        raise ImportFailed(place, f"{file} cannot be read: {problem.strerror}") from None
     except ValueError as problem:
-        raise ImportFailed(place, f"the file {path!r} cannot be read: {problem}") from None
+        raise ImportFailed(place, f"{file} cannot be read: {problem}") from None
 
 
 def _line(where: str, text: str) -> Line:

@@ -289,8 +289,9 @@ def browse(
     else:
         limit = limit or 100
         messages = client.browse_queue(name, partition=partition, after=after, limit=limit, selector=selector)
-    at_broker = ""
+    at_broker, found = "", False
     for message in messages:
+        found = True
         if as_json:
             print_json(message)
             continue
@@ -298,6 +299,8 @@ def browse(
             at_broker = message.broker
             typer.echo(f"at broker {at_broker}\n")
         _print_message(message)
+    if not found:
+        typer.echo("no messages", err=True)
 
 
 @app.command("search")

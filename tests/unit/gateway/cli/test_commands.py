@@ -11,9 +11,10 @@ from pathlib import Path
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
 from sluicegate.gateway.build import release
-from sluicegate.gateway.cli import main
+from sluicegate.gateway.cli import app, main
 from sluicegate.gateway.cli.commands.node.actors import tree
 from sluicegate.gateway.cli.commands.queues.explain import REASONS
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
@@ -92,6 +93,12 @@ def test_messages_of_another_broker_come_with_its_name(shell: Shell, node: Memor
     node.messages["q"] = [replace(each, broker="b") for each in node.messages["q"]]
     assert shell.run("queue", "browse", "q") == "at broker b\n\n0:1 orders/new\n  one (text)\n"
     assert orjson.loads(shell.run("queue", "browse", "q", "--json"))["broker"] == "b"
+
+
+def test_that_a_queue_has_no_messages_is_told_apart_from_its_messages(shell: Shell, admin: RunningAdmin) -> None:
+    shell.run("queue", "create", "q")
+    browsed = CliRunner().invoke(app, ["queue", "browse", "q", "--json", "--url", admin.url])
+    assert (browsed.exit_code, browsed.stdout, browsed.stderr) == (0, "", "no messages\n")
 
 
 def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNode) -> None:

@@ -85,7 +85,8 @@ def test_an_unreadable_source_writes_nothing(
     (tmp_path / "source").write_bytes(text)
     assert message in nobody.run("import", broker, "source", "--into", "made", expect=USAGE)
     assert not (tmp_path / "made").exists()
-    assert "No such file" in nobody.run("import", broker, "missing", expect=USAGE)
+    refused = nobody.run("import", broker, "missing", expect=USAGE)
+    assert refused == "error: missing: the file cannot be read: No such file or directory\n"
 
 
 def test_listeners_without_their_certificate_are_off_and_the_rest_starts(nobody: Shell, tmp_path: Path) -> None:
