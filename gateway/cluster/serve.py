@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, cast, final
 
+from sluicegate.actors.publishing.event_log import LOG_LEVELS
 from sluicegate.gateway.cluster.operations import ReplicaOperations
 from sluicegate.gateway.cluster.replica.process import EXIT_CODES, End, ReplicaProcess
 from sluicegate.gateway.cluster.several.supervised import is_supervised, watch_supervisor
@@ -218,4 +219,4 @@ class _Served:
         if node is not None:
             node.services.runtime.events.emit(kind, text, details=details)
         else:
-            log.info("%s: %s", kind.name, text)
+            log.log(LOG_LEVELS[kind.level], "%s: %s", kind.name, text)

@@ -72,6 +72,8 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LOGIN_DENIED,
     SYSTEM_PASSWORD_HASHES_EXPORTED,
     SYSTEM_TLS_FAILED,
+    SYSTEM_TOKEN_KEYS_DOWN,
+    SYSTEM_TOKEN_KEYS_UP,
 )
 from sluicegate.protocols.amqp.links.subscriptions import container_of
 from sluicegate.protocols.flow.publishers.publisher import COPY_PLACE, IS_COPY, ROW_PREFIX, place_of_row
@@ -91,7 +93,7 @@ EVENTS_OF_SUPERVISOR: Final = {
     kind.name: kind
     for kind in (
         *(SYSTEM_ADMIN_COMMAND, SYSTEM_ADMIN_QUERY, SYSTEM_LOGIN_DENIED, SYSTEM_PASSWORD_HASHES_EXPORTED),
-        SYSTEM_TLS_FAILED,
+        *(SYSTEM_TLS_FAILED, SYSTEM_TOKEN_KEYS_UP, SYSTEM_TOKEN_KEYS_DOWN),
         *(SYSTEM_BROKER_ENDED, SYSTEM_BROKER_UNRESPONSIVE, SYSTEM_BROKER_UNRESPONSIVE_CLEAR),
     )
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Final, final
 
+from sluicegate.actors.publishing.event_log import LOG_LEVELS
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed, Unanswered
 from sluicegate.gateway.machine.definitions import Definitions, chosen
@@ -547,7 +548,7 @@ class Supervisor:
                 with suppress(ChannelClosed):
                     await broker.ask(EMIT, kind.name, text, details)
                     return
-        log.warning("%s: %s", kind.name, text)
+        log.log(LOG_LEVELS[kind.level], "%s: %s", kind.name, text)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -15,6 +15,7 @@ from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
 from sluicegate.gateway.node.shared_limits import SharedLimits
 from sluicegate.gateway.node.siblings import Siblings
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.protocols.network.dialing import BeginPlain, begin_plain
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
 from sluicegate.protocols.transport.loop.event_loop import (
@@ -104,6 +105,6 @@ class OperatorPorts:
         """Return name and URL of each open port."""
         return []
 
-    def refused_counts(self) -> dict[str, dict[str, int]]:
-        """Return how many requests each open port has refused, by the reason."""
-        return {}
+    def samples(self) -> list[Sample]:
+        """Return what the ports measure."""
+        return []

@@ -180,6 +180,7 @@ class Node:
             clock=services.clock,
             wait=services.runtime.sleep,
             random_bytes=services.runtime.rng.randbytes,
+            events=services.runtime.events,
         )
 
     def _add_vpn(self, name: str, stored: StoredVpn, credentials: ConfiguredCredentials) -> MessageVpn:

@@ -457,15 +457,9 @@ class MessageVpn:
         return accounts
 
     def _make_token_keys(self, credentials: ConfiguredCredentials) -> FetchedTokenKeys:
-        keys = FetchedTokenKeys(self._services.clock, self._tell_token_keys)
+        keys = FetchedTokenKeys(self._services.clock, self.events, up=VPN_TOKEN_KEYS_UP, down=VPN_TOKEN_KEYS_DOWN)
         keys.configure(self.config.authentication.oauth, credentials)
         return keys
-
-    def _tell_token_keys(self, url: str, reason: str) -> None:
-        if reason:
-            self.events.emit(VPN_TOKEN_KEYS_DOWN, f"The token keys at {url} cannot be fetched: {reason}")
-        else:
-            self.events.emit(VPN_TOKEN_KEYS_UP, f"The token keys at {url} are fetched and in force")
 
     def _make_rest_points(self, stored: StoredVpn) -> RestPoints:
         services = self._services

@@ -104,9 +104,7 @@ def _logins(node: Node) -> Iterator[Sample]:
     yield Sample(
         refused, node.services.attempts.refused_count + node.operators.attempts.refused_count, ("failed_before",)
     )
-    for name, counts in node.operator_ports.refused_counts().items():
-        for reason, count in counts.items():
-            yield Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
+    yield from node.operator_ports.samples()
 
 
 def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:

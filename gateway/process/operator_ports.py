@@ -19,6 +19,7 @@ from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.config.sections.node import Health
 from sluicegate.gateway.node.environment import OperatorPorts
 from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.transport.listeners import BaseListener, bind
@@ -77,6 +78,7 @@ class ServedPorts:
         self._config = config
         self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
         self._places = {name: Places() for name in ("health", "admin.tls", "admin")}
+        self._accounts: Operators | None = None  # who may log in, once the ports are served
         self.servers: dict[str, AdminServer] = {}  # open ports, by name
 
     async def bind(self) -> None:
@@ -94,6 +96,9 @@ class ServedPorts:
 
     async def serve(self, operations: "NodeInterface", *, accounts: Operators, events: Events) -> None:
         """Serve at the bound addresses. Raises CannotStart."""
+        self._accounts = accounts
+        if self._bound.keys() - {"health"}:  # nobody logs in at the health port
+            accounts.token_keys.start()
         for name, section in self._configured():
             with opening(name, section.host, section.port):
                 self.servers[name] = await self._serve(operations, name, section, accounts, events)
@@ -106,6 +111,8 @@ class ServedPorts:
                 each.close()
         for server in self.servers.values():
             await server.stop()
+        if self._accounts is not None:
+            await self._accounts.token_keys.close()
 
     def listeners(self) -> list[BaseListener]:
         """Return the listeners of the open ports."""
@@ -120,12 +127,23 @@ class ServedPorts:
         """The admin port, None if it is not open."""
         return self.servers["admin"].port if "admin" in self.servers else None
 
-    def refused_counts(self) -> dict[str, dict[str, int]]:
-        """Return how many requests each open port has refused, by the reason."""
-        return {
-            name: {**self._places[name].refused_counts, "connections": server.listener.refused_count}
+    def samples(self) -> list[Sample]:
+        """Return how many requests each open port has refused, and the keys of operators' tokens."""
+        samples = [
+            Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
             for name, server in self.servers.items()
-        }
+            for reason, count in {
+                **self._places[name].refused_counts,
+                "connections": server.listener.refused_count,
+            }.items()
+        ]
+        if self._accounts is not None:
+            keys = self._accounts.token_keys
+            fetches = "sluicegate_operator_token_keys_fetches_total"
+            samples += [Sample(fetches, count, (outcome,)) for outcome, count in keys.counts().items()]
+            if (age_s := keys.age_s()) is not None:
+                samples.append(Sample("sluicegate_operator_token_keys_age_seconds", age_s))
+        return samples
 
     def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
         config = self._config()
@@ -202,9 +220,9 @@ class AdminPorts(OperatorPorts):
         """Return name and URL of each open port."""
         return self.ports.endpoints()
 
-    def refused_counts(self) -> dict[str, dict[str, int]]:
-        """Return how many requests each open port has refused, by the reason."""
-        return self.ports.refused_counts()
+    def samples(self) -> list[Sample]:
+        """Return what the ports measure."""
+        return self.ports.samples()
 
     def _received_bytes(self) -> int:
         return sum([server.counters.bytes_received for server in self._node.servers])

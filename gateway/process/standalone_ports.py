@@ -71,6 +71,7 @@ class StandalonePorts:
             clock=self._clock,
             wait=_wait_ms,
             random_bytes=random.SystemRandom().randbytes,
+            events=self._events,
         )
 
     async def open(self, operations: "NodeInterface") -> None:
@@ -108,16 +109,14 @@ class StandalonePorts:
         return self._ports.admin_port
 
     def samples(self) -> list[Sample]:
-        """Return what was refused here: nodes have no such ports."""
-        requests = [
-            Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
-            for name, counts in self._ports.refused_counts().items()
-            for reason, count in counts.items()
-        ]
+        """Return what was refused here, and the keys of operators' tokens: nodes have no such ports."""
         refused = {"busy": self._checks.refused_count}
         if self._operators is not None:
             refused["failed_before"] = self._operators.attempts.refused_count
-        return [*requests, *[Sample("sluicegate_logins_refused_total", n, (why,)) for why, n in refused.items()]]
+        return [
+            *self._ports.samples(),
+            *[Sample("sluicegate_logins_refused_total", n, (why,)) for why, n in refused.items()],
+        ]
 
     async def stop(self) -> None:
         """Close the ports; requests in progress are finished."""

@@ -6,8 +6,11 @@
 from collections.abc import Awaitable, Callable
 
 from sluicegate.actors.runtime.clock import Clock
+from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, Admin, AdminAccount
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
+from sluicegate.gateway.security.fetched_keys import FetchedTokenKeys
+from sluicegate.messaging.observability.events import SYSTEM_TOKEN_KEYS_DOWN, SYSTEM_TOKEN_KEYS_UP
 from sluicegate.protocols.http.codec.requests import basic_credentials
 from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import AccountSecrets
@@ -41,8 +44,11 @@ class Operators:
         clock: Clock,
         wait: Callable[[int], Awaitable[None]],
         random_bytes: Callable[[int], bytes],
+        events: Events,
     ) -> None:
+        """`events` tells whether the keys of tokens can be fetched, if `token_keys` was started."""
         self.attempts = LoginAttempts()
+        self.token_keys = FetchedTokenKeys(clock, events, up=SYSTEM_TOKEN_KEYS_UP, down=SYSTEM_TOKEN_KEYS_DOWN)
         self._accounts: dict[str, AdminAccount] = {}
         self._authenticator = Authenticator(
             credentials=Credentials(AccountSecrets({}), frozenset(), {}),
@@ -64,6 +70,7 @@ class Operators:
             token_principal=None if credentials.verifier is None else credentials.verifier.principal,
             tokens_as_passwords=credentials.tokens_as_passwords,
         )
+        self.token_keys.configure(admin.oauth, credentials)
         self._accounts = {user.name: user.account() for user in admin.users}
 
     async def account(self, authorization: str, host: str, *, loopback_only: bool) -> AdminAccount:

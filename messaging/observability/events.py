@@ -69,6 +69,9 @@ SYSTEM_UNACKED_EXCEEDED: Final = EventKind("SYSTEM_AD_DELIVERED_UNACKED_MSGS_EXC
 SYSTEM_UNFINISHED_EXCEEDED: Final = EventKind("SYSTEM_CLIENT_UNFINISHED_BYTES_EXCEED", WARNING)
 SYSTEM_TLS_FAILED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_TLS_START_FAIL", NOTICE)
 SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", NOTICE)  # at the admin port
+# Ours: of the keys that operators' tokens are checked with, where they are fetched from a URL.
+SYSTEM_TOKEN_KEYS_UP: Final = EventKind("SYSTEM_OAUTH_KEYS_UP", INFO)
+SYSTEM_TOKEN_KEYS_DOWN: Final = EventKind("SYSTEM_OAUTH_KEYS_DOWN", WARNING)
 # Ours: what an operator changed, or was refused. Only account holders cause it, and an audit must have no gaps.
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 # Ours: what an operator read, or was not permitted to read. Consoles and scripts ask every few seconds.
@@ -111,7 +114,7 @@ SYSTEM_LINK_LEFT_OUT: Final = EventKind("SYSTEM_NETWORK_INTEREST_LEFT_OUT", WARN
 SYSTEM_LINK_CLOCK: Final = EventKind("SYSTEM_NETWORK_CLOCK_AHEAD", WARNING)  # of a neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer
-# Ours: of the keys that tokens are checked with, where they are fetched from a URL.
+# Ours: of the keys that clients' tokens are checked with, likewise.
 VPN_TOKEN_KEYS_UP: Final = EventKind("VPN_OAUTH_KEYS_UP", INFO)
 VPN_TOKEN_KEYS_DOWN: Final = EventKind("VPN_OAUTH_KEYS_DOWN", WARNING)
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue

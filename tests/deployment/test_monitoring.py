@@ -33,6 +33,7 @@ THERE_LATER: Final = {
     "sluicegate_certificate_not_after_timestamp_seconds",
     "sluicegate_cursor_exceeded",
     "sluicegate_cursor_lag_messages",
+    "sluicegate_operator_token_keys_age_seconds",
     "sluicegate_payload_rules_stale",
     "sluicegate_replica_append_seconds_total",
     "sluicegate_replica_append_waits_seconds",

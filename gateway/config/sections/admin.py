@@ -119,11 +119,13 @@ class Admin(Section):
     @model_validator(mode="after")
     def _check_users(self) -> Self:
         unique_names("users", [user.name for user in self.users])
-        if self.oauth.jwks_file is not None and not self.users:
-            raise ValueError("oauth.jwks_file is set without users: users have the access levels of token holders")
+        if self.oauth.takes_tokens() and not self.users:
+            setting = f"oauth.{self.oauth.keys_setting}"
+            raise ValueError(f"{setting} is set without users: users have the access levels of token holders")
         for user in self.users:
-            if not user.has_secret() and self.oauth.jwks_file is None:
-                raise ValueError(f"users: {user.name!r} has no password, and tokens are not taken (oauth.jwks_file)")
+            if not user.has_secret() and not self.oauth.takes_tokens():
+                text = "has no password, and tokens are not taken (oauth.jwks_file, oauth.jwks_url)"
+                raise ValueError(f"users: {user.name!r} {text}")
         for port in (self, self.tls):
             if port.enabled and not self.users and not is_loopback(port.host):
                 text = f"{port.host} can be reached from elsewhere, and there are no accounts"

@@ -30,6 +30,17 @@ CLIENTS: Final[tuple[Metric, ...]] = (
     ),
     Metric("sluicegate_token_keys_age_seconds", GAUGE, "How long ago token keys were fetched last", ("vpn",)),
     Metric(
+        "sluicegate_operator_token_keys_fetches_total",
+        COUNTER,
+        "Fetches of the keys of operators' tokens from an authorization server: fetched, failed",
+        ("outcome",),
+    ),
+    Metric(
+        "sluicegate_operator_token_keys_age_seconds",
+        GAUGE,
+        "How long ago the keys of operators' tokens were fetched last",
+    ),
+    Metric(
         "sluicegate_payload_rule_messages_total",
         COUNTER,
         "Messages that a payload rule is for, by what became of them: fits, refuse, mark, count",

@@ -261,28 +261,35 @@ async def test_keys_come_from_a_server_whose_certificate_is_trusted(
     assert ("CERTIFICATE_VERIFY_FAILED" in caplog.text) is not is_trusted
 
 
-def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("section", ["authentication.oauth", "admin.oauth"])
+def test_a_configuration_that_cannot_work_is_refused(tmp_path: Path, section: str) -> None:
     tokens = TokenServer(tmp_path)
-    url = "authentication.oauth.jwks_url=https://login.example/keys"
-    claims = (f"authentication.oauth.issuer={ISSUER}", f"authentication.oauth.audience={AUDIENCE}")
+    (tmp_path / "password").write_text("correct-horse")
+    users = f"admin.users=[{{name: ada, password_file: {tmp_path}/password}}]"
+    url = f"{section}.jwks_url=https://login.example/keys"
+    claims = (f"{section}.issuer={ISSUER}", f"{section}.audience={AUDIENCE}")
     for settings, reason in (
         ((url,), "issuer is required with jwks_url"),
-        ((url, *tokens.settings), "set one of jwks_file and jwks_url"),
-        (("authentication.oauth.jwks_url=http://login.example/keys", *claims), "jwks_allow_http"),
-        (("authentication.oauth.jwks_url=ftp://login.example/keys", *claims), "an https URL"),
-        ((url, *claims, f"authentication.oauth.jwks_ca_file={tmp_path}/absent"), "jwks_ca_file"),
-        (("authentication.oauth.jwks_url=https://keys..example.com/", *claims), "with a valid host"),
-        (("authentication.oauth.jwks_url=https://login.example:99999/", *claims), "[Pp]ort"),
-        ((url, *claims, "authentication.oauth.jwks_stale_max_s=3600"), "more than jwks_refresh_s"),
-        (("authentication.oauth.jwks_ca_file=/x",), "jwks_ca_file needs jwks_url"),
-        (("admin.oauth.jwks_url=https://login.example/keys",), "jwks_url"),
+        ((url, *claims, f"{section}.jwks_file={tokens.jwks_file}"), "set one of jwks_file and jwks_url"),
+        ((f"{section}.jwks_url=http://login.example/keys", *claims), "jwks_allow_http"),
+        ((f"{section}.jwks_url=ftp://login.example/keys", *claims), "an https URL"),
+        ((url, *claims, f"{section}.jwks_ca_file={tmp_path}/absent"), "jwks_ca_file"),
+        ((f"{section}.jwks_url=https://keys..example.com/", *claims), "with a valid host"),
+        ((f"{section}.jwks_url=https://login.example:99999/", *claims), "[Pp]ort"),
+        ((url, *claims, f"{section}.jwks_stale_max_s=3600"), "more than jwks_refresh_s"),
+        ((f"{section}.jwks_ca_file=/x",), "jwks_ca_file needs jwks_url"),
+        ((f"{section}.token_as_password=true",), "token_as_password needs jwks_file or jwks_url"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            load(settings=settings)
-    load(
-        settings=(
-            "authentication.oauth.jwks_url=http://login.example/",
-            *claims,
-            "authentication.oauth.jwks_allow_http=true",
-        )
-    )
+            load(settings=(users, *settings))
+    load(settings=(users, f"{section}.jwks_url=http://login.example/", *claims, f"{section}.jwks_allow_http=true"))
+
+
+def test_tokens_of_operators_need_accounts_and_accounts_without_password_need_tokens() -> None:
+    claims = (f"admin.oauth.issuer={ISSUER}", f"admin.oauth.audience={AUDIENCE}")
+    url, users = "admin.oauth.jwks_url=https://login.example/keys", "admin.users=[{name: ada}]"
+    with pytest.raises(ConfigError, match="jwks_url is set without users"):
+        load(settings=(url, *claims))
+    with pytest.raises(ConfigError, match="tokens are not taken"):
+        load(settings=(users,))
+    load(settings=(url, *claims, users))

@@ -80,6 +80,7 @@ def running_admin(
         clock=clock,
         wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000),
         random_bytes=Random(1).randbytes,
+        events=events or Events(clock),
     )
     loop = SocketLoop()
     thread = threading.Thread(target=loop.run_forever, name="admin of a test")

@@ -6,7 +6,7 @@ Passwords in a file are hashes. Accounts of operators are in `gateway.config.sec
 import ssl
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from argon2 import extract_parameters
@@ -121,64 +121,15 @@ class User(Account):
 
 
 class OAuth(Section):
-    """OAuth 2: clients log in with a token that an authorization server signed. Off without a key set."""
+    """OAuth 2: clients, or operators, log in with a token that an authorization server signed. Off without a key set.
 
-    _KEYS_FROM: ClassVar[str] = "jwks_file"
+    The keys are those of a file, or are fetched from the authorization server.
+    """
 
     jwks_file: Path | None = Field(
         default=None,
         description="JSON Web Key Set with the public keys of an authorization server; without it, tokens are refused",
     )
-    issuer: str = Field(default="", max_length=1024, description="required iss of a token")
-    audience: str = Field(default="", max_length=1024, description="value that a token's aud must contain")
-    user_claim: str = Field(
-        default="sub", min_length=1, max_length=255, description="claim of the token that is the user name"
-    )
-    token_as_password: bool = Field(
-        default=False, description="accept a token in place of a password: in MQTT's CONNECT, and with SASL PLAIN"
-    )
-
-    @model_validator(mode="after")
-    def _check_keys(self) -> Self:
-        if not self.takes_tokens():
-            if self.token_as_password:
-                raise ValueError(f"token_as_password needs {self._KEYS_FROM}")
-            return self
-        for name in ("issuer", "audience"):
-            if not getattr(self, name):
-                given = "jwks_file" if self.jwks_file is not None else "jwks_url"
-                raise ValueError(f"{name} is required with {given}: else tokens for other services would be valid")
-        if self.jwks_file is None:
-            return self
-        from sluicegate.protocols.security.tokens.bearer_tokens import (
-            read_keys,  # late: its libraries are a tenth of a start
-        )
-
-        try:
-            read_keys(self.keys_text())
-        except (OSError, ValueError) as problem:
-            text = problem.strerror if isinstance(problem, OSError) else problem
-            raise ValueError(f"jwks_file {str(self.jwks_file)!r}: {text}") from None
-        return self
-
-    def takes_tokens(self) -> bool:
-        """Return whether there are keys that tokens can be checked with, or will be."""
-        return self.jwks_file is not None
-
-    def keys_text(self) -> str:
-        """Return the key set, read from its file. Raises OSError, ValueError."""
-        assert self.jwks_file is not None, "the caller has seen that there is one"
-        size = self.jwks_file.stat().st_size
-        if size > KEYS_FILE_BYTES_MAX:
-            raise ValueError(f"{size} bytes, more than {KEYS_FILE_BYTES_MAX}")
-        return self.jwks_file.read_text(encoding="utf-8")
-
-
-class ClientOAuth(OAuth):
-    """OAuth 2 for clients: the keys may also be fetched from the authorization server."""
-
-    _KEYS_FROM: ClassVar[str] = "jwks_file or jwks_url"
-
     jwks_url: str | None = Field(
         default=None, max_length=2048, description="https URL of the key set, in place of `jwks_file`"
     )
@@ -205,12 +156,57 @@ class ClientOAuth(OAuth):
     jwks_timeout_ms: int = Field(
         default=5_000, ge=10, le=60_000, description="milliseconds until the server has to have answered"
     )
+    issuer: str = Field(default="", max_length=1024, description="required iss of a token")
+    audience: str = Field(default="", max_length=1024, description="value that a token's aud must contain")
+    user_claim: str = Field(
+        default="sub", min_length=1, max_length=255, description="claim of the token that is the user name"
+    )
+    token_as_password: bool = Field(
+        default=False, description="accept a token in place of a password: in MQTT's CONNECT, and with SASL PLAIN"
+    )
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if not self.takes_tokens():
+            if self.token_as_password:
+                raise ValueError("token_as_password needs jwks_file or jwks_url")
+            return self
+        for name in ("issuer", "audience"):
+            if not getattr(self, name):
+                raise ValueError(
+                    f"{name} is required with {self.keys_setting}: else tokens for other services would be valid"
+                )
+        if self.jwks_file is None:
+            return self
+        from sluicegate.protocols.security.tokens.bearer_tokens import (
+            read_keys,  # late: its libraries are a tenth of a start
+        )
+
+        try:
+            read_keys(self.keys_text())
+        except (OSError, ValueError) as problem:
+            text = problem.strerror if isinstance(problem, OSError) else problem
+            raise ValueError(f"jwks_file {str(self.jwks_file)!r}: {text}") from None
+        return self
+
+    @property
+    def keys_setting(self) -> str:
+        """The setting that says where the keys are; without keys, the one for a file."""
+        return "jwks_file" if self.jwks_url is None else "jwks_url"
 
     def takes_tokens(self) -> bool:
         """Return whether there are keys that tokens can be checked with, or will be."""
         return self.jwks_file is not None or self.jwks_url is not None
 
-    def fetches_like(self, other: "ClientOAuth") -> bool:
+    def keys_text(self) -> str:
+        """Return the key set, read from its file. Raises OSError, ValueError."""
+        assert self.jwks_file is not None, "the caller has seen that there is one"
+        size = self.jwks_file.stat().st_size
+        if size > KEYS_FILE_BYTES_MAX:
+            raise ValueError(f"{size} bytes, more than {KEYS_FILE_BYTES_MAX}")
+        return self.jwks_file.read_text(encoding="utf-8")
+
+    def fetches_like(self, other: "OAuth") -> bool:
         """Return whether keys are fetched in the same way."""
         names = ("jwks_url", "jwks_ca_file", "jwks_refresh_s", "jwks_stale_max_s", "jwks_timeout_ms")
         return all(getattr(self, name) == getattr(other, name) for name in names)
@@ -260,7 +256,7 @@ class Authentication(Section):
     users: tuple[User, ...] = ()
     client_profiles: tuple[ClientProfileSettings, ...] = ()
     acl_profiles: tuple[AclProfileSettings, ...] = ()
-    oauth: ClientOAuth = ClientOAuth()
+    oauth: OAuth = OAuth()
     http: HttpHook = HttpHook()
     ldap: LdapDirectory = LdapDirectory()
     scram_iterations: int = Field(

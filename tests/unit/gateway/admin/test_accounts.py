@@ -288,6 +288,7 @@ class Door:
             clock=self.clock,
             wait=self._wait,
             random_bytes=Random(1).randbytes,
+            events=Events(self.clock),
         )
 
     def configure(self, admin: Admin) -> None:
