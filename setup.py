@@ -75,14 +75,14 @@ COMPILED: Final = (
     "protocols/transport/loop/selector.py",  # polls every connection
     "protocols/transport/loop/timers.py",
     "protocols/transport/deadlines.py",  # one for each client that another broker of the machine may serve
-    "protocols/transport/moves.py",  # each client that another broker of the machine serves
-    "protocols/transport/passage.py",  # the same
-    "protocols/transport/passed_peer.py",  # the same
-    "protocols/transport/stream.py",  # one for each connection
+    "protocols/transport/passing/moves.py",  # each client that another broker of the machine serves
+    "protocols/transport/passing/passage.py",  # the same
+    "protocols/transport/passing/passed_peer.py",  # the same
+    "protocols/transport/stream/stream.py",  # one for each connection
     "protocols/transport/loop/tcp.py",  # one below each stream
-    "protocols/transport/relay.py",  # every message of a client that another process serves
+    "protocols/transport/passing/relay.py",  # every message of a client that another process serves
     "protocols/transport/interface.py",  # adds up what connections receive of large data
-    "protocols/transport/stream_user.py",  # the base class of connections
+    "protocols/transport/stream/user.py",  # the base class of connections
     "protocols/transport/unfinished.py",  # counts every large packet
     "protocols/transport/origins.py",  # checks each HTTP request
     "actors/network/*.py",  # each batch that crosses a link
@@ -96,7 +96,7 @@ COMPILED: Final = (
 INTERPRETED: Final = {
     "**/__init__.py": "has a docstring and names, and runs nothing",
     "protocols/flow/publishers/directory.py": "an actor: a compiled class cannot inherit from pykka.Actor",
-    "protocols/network/dialing.py": "asyncio's protocols are no base of compiled classes",
+    "protocols/network/dialing/dialing.py": "asyncio's protocols are no base of compiled classes",
     "protocols/flow/client/aio/*.py": "asyncio; the decisions are made in the cores beside it",
     "protocols/flow/client/blocking/*.py": "threads and asyncio",
 }

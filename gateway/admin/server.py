@@ -24,7 +24,7 @@ from sluicegate.gateway.security.operators import Operators
 from sluicegate.protocols.security.login_queue import network_of
 from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.origins import WebPages
-from sluicegate.protocols.transport.tls_context import TlsFiles
+from sluicegate.protocols.transport.tls.context import TlsFiles
 
 CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # above it, the network with the most anonymous connections loses one
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe

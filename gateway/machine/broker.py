@@ -79,7 +79,7 @@ from sluicegate.protocols.amqp.links.subscriptions import container_of
 from sluicegate.protocols.flow.publishers.publisher import COPY_PLACE, IS_COPY, ROW_PREFIX, place_of_row
 from sluicegate.protocols.mqtt.session.session import STATE_ROW
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.passage import Passage
+from sluicegate.protocols.transport.passing.passage import Passage
 from sluicegate.storage.catalog.queues import stored_queues
 from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import FolderInUse, StorageError

@@ -59,7 +59,7 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
-from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
+from sluicegate.protocols.transport.passing.passage import Passage, PassageFull, make_pair
 
 DEFINED_S: Final = 15.0  # for all brokers to open their stores, while none takes traffic
 LEARN_S: Final = 5.0  # for brokers to take note of another's holdings; one that stands still holds none up for longer

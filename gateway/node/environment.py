@@ -16,7 +16,7 @@ from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
 from sluicegate.gateway.node.shared_limits import SharedLimits
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.observability.metrics.metric import Sample
-from sluicegate.protocols.network.dialing import BeginPlain, begin_plain
+from sluicegate.protocols.network.dialing.dialing import BeginPlain, begin_plain
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
 from sluicegate.protocols.transport.loop.event_loop import (
     quiet_of_sockets,

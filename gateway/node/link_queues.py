@@ -28,10 +28,10 @@ from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.vpn import row_prefix
 from sluicegate.messaging.network.sequences import lineage_of
-from sluicegate.protocols.network.kept import KeptLink, kept_links
+from sluicegate.protocols.network.guaranteed.kept import KeptLink, kept_links
+from sluicegate.protocols.network.link.vpn_link import LinkedVpn
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.queues.questions import Answerer
-from sluicegate.protocols.network.vpn_link import LinkedVpn
 
 MAKE_AGAIN_MS: Final = 5_000  # after a queue could not be made: as a rule the disk or the store has to be mended
 

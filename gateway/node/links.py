@@ -28,14 +28,14 @@ from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link import Link as Greeting
 from sluicegate.protocols.mqtt.session.other_servers import KEPT, OtherServer
-from sluicegate.protocols.network.dialed import DialedConnection
-from sluicegate.protocols.network.dialing import dial
-from sluicegate.protocols.network.links import Links
+from sluicegate.protocols.network.dialing.dialed import DialedConnection
+from sluicegate.protocols.network.dialing.dialing import dial
+from sluicegate.protocols.network.link.links import Links
+from sluicegate.protocols.network.link.neighbor import Neighbor
+from sluicegate.protocols.network.link.settings import LinkSettings
+from sluicegate.protocols.network.link.vpn_link import LinkedVpn
 from sluicegate.protocols.network.moves.moves import VpnMoves
-from sluicegate.protocols.network.neighbor import Neighbor
 from sluicegate.protocols.network.queues.questions import SESSION, Answerer
-from sluicegate.protocols.network.settings import LinkSettings
-from sluicegate.protocols.network.vpn_link import LinkedVpn
 
 TICK_MS: Final = 500  # between checks of time limits, as protocol servers have
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Final, final
 
 from sluicegate.messaging.clients.homes import Homes, home_of
-from sluicegate.protocols.network.dialed import DialedConnection
+from sluicegate.protocols.network.dialing.dialed import DialedConnection
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
-from sluicegate.protocols.transport.passage import Passage, PassageFull
-from sluicegate.protocols.transport.passed_peer import LINK, decode_peer
-from sluicegate.protocols.transport.stream import Origin, adopt
+from sluicegate.protocols.transport.passing.passage import Passage, PassageFull
+from sluicegate.protocols.transport.passing.passed_peer import LINK, decode_peer
+from sluicegate.protocols.transport.stream.stream import Origin, adopt
 
 
 @final

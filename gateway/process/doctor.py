@@ -260,7 +260,7 @@ def _missing_default_dead_message_queues(reader: SpoolReader) -> Iterator[SpoolF
 def _queues_known_to(reader: SpoolReader) -> set[tuple[str, str]]:
     """Return message VPN and name of each queue that a broker has, or that a neighbor has told it of."""
     from sluicegate.messaging.network.interest import InterestKind  # late: most commands need nothing of networks
-    from sluicegate.protocols.network.kept import kept_links
+    from sluicegate.protocols.network.guaranteed.kept import kept_links
 
     found = {(vpn.name, name) for vpn in reader.vpns.values() for name in vpn.queues}
     for vpn in reader.vpns.values():
@@ -290,7 +290,7 @@ def _neighbors_without_link(reader: SpoolReader, configured: Collection[str]) ->
     """Yield a warning for each neighbor broker that something is kept for, and that no link leads to any more."""
     from sluicegate.gateway.node.links import LINKS  # late, as above
     from sluicegate.gateway.provisioning.store import object_rows
-    from sluicegate.protocols.network.kept import kept_links
+    from sluicegate.protocols.network.guaranteed.kept import kept_links
 
     linked = set(configured)
     for vpn in reader.vpns.values():

@@ -33,7 +33,7 @@ from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, REJECT_ALWAYS, quoted
 from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry import SubscriptionQueue
-from sluicegate.protocols.network.link_queue import WINDOW
+from sluicegate.protocols.network.guaranteed.link_queue import WINDOW
 
 log = logging.getLogger("sluicegate.node")
 

@@ -10,7 +10,7 @@ from socket import gaierror
 from typing import ClassVar
 
 from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
-from sluicegate.protocols.transport.tls_context import TlsFilesRefused
+from sluicegate.protocols.transport.tls.context import TlsFilesRefused
 
 
 class NotFound(LookupError):

@@ -8,8 +8,8 @@ from sluicegate.gateway.config.sections.links import NamedLink
 
 if TYPE_CHECKING:
     from sluicegate.protocols.network.exchange.mesh import VpnMesh
-    from sluicegate.protocols.network.neighbor import Neighbor
-    from sluicegate.protocols.network.vpn_link import VpnLink
+    from sluicegate.protocols.network.link.neighbor import Neighbor
+    from sluicegate.protocols.network.link.vpn_link import VpnLink
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.connection.write_control import write_gathered
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.amqp")

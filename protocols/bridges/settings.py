@@ -9,7 +9,7 @@ from typing import Final
 
 from sluicegate.messaging.topics.syntax import TopicFilter
 from sluicegate.protocols.bridges.topic_maps import TopicMap
-from sluicegate.protocols.transport.tls_context import load_certificate, reading
+from sluicegate.protocols.transport.tls.context import load_certificate, reading
 
 RETRY_DELAY_MS_MAX: Final = 60_000  # what delays between two attempts to connect are doubled up to
 CLIENT_PREFIX: Final = "#bridge/"  # of the name under which a bridge consumes and publishes here

@@ -9,11 +9,11 @@ from typing import Final, final
 
 from sluicegate.messaging.clients.homes import Homes
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.moves import pass_stream, relay_stream
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
-from sluicegate.protocols.transport.passed_peer import encode_peer
-from sluicegate.protocols.transport.relay import Relay
-from sluicegate.protocols.transport.stream import TcpStream
+from sluicegate.protocols.transport.passing.moves import pass_stream, relay_stream
+from sluicegate.protocols.transport.passing.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
+from sluicegate.protocols.transport.passing.passed_peer import encode_peer
+from sluicegate.protocols.transport.passing.relay import Relay
+from sluicegate.protocols.transport.stream.stream import TcpStream
 
 # Why a connection is not forwarded, in the counter of those that are refused.
 BROKER_AWAY: Final = "broker_away"  # its home does not run

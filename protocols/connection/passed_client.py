@@ -6,7 +6,7 @@ from typing import Final, final
 
 from sluicegate.protocols.security.authentication import Principal
 from sluicegate.protocols.security.backends.guarded_backend import Admission, Granted
-from sluicegate.protocols.transport.passed_peer import decode_texts, encode_texts
+from sluicegate.protocols.transport.passing.passed_peer import decode_texts, encode_texts
 
 _TIMES: Final = struct.Struct("!QQ")  # valid until; when a backend answered, 0: none was asked
 _TEXTS_COUNT: Final = 5  # message VPN, client name, user name, client profile, ACL profile

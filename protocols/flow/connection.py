@@ -41,7 +41,7 @@ from sluicegate.protocols.flow.requests.link import become_link, take_link_frame
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, SIBLINGS, ByteTransport, PeerInfo
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.flow")

@@ -1,6 +1,6 @@
 """A connection between two brokers, as its two ends have it: the wire, and what uses it.
 
-The broker that connects makes the connection itself (`protocols.network.dialed`); at the other end it comes to the
+The broker that connects makes the connection itself (`protocols.network.dialing`); at the other end it comes to the
 listener of the flow protocol, and a `FlowConnection` becomes a link when it is greeted with LINK. Both give a
 `LinkWire` to the link, which is theirs no more than a message passes through here.
 

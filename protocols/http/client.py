@@ -41,7 +41,7 @@ from sluicegate.protocols.http.publishing.request_reply import ReplyBox
 from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticator, Principal
 from sluicegate.protocols.transport.interface import PeerInfo
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
-from sluicegate.protocols.transport.passage import Passage
+from sluicegate.protocols.transport.passing.passage import Passage
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 

@@ -23,7 +23,7 @@ from sluicegate.protocols.http.codec.responses import (
 )
 from sluicegate.protocols.http.router import serve, serve_at_once
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.http")

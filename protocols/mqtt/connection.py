@@ -54,7 +54,7 @@ from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
 from sluicegate.protocols.mqtt.session.other_servers import MOVED, STOPPED
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT
 
 log = logging.getLogger("sluicegate.mqtt")

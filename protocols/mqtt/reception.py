@@ -24,7 +24,7 @@ from sluicegate.protocols.transport.interface import (
     PeerInfo,
     append_piece,
 )
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, UnfinishedBytes, UnfinishedShare
 
 log = logging.getLogger("sluicegate.mqtt")

@@ -27,7 +27,7 @@ from sluicegate.protocols.flow.codec.frames.link import LinkAck, LinkDigests, Li
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
 from sluicegate.protocols.network.exchange.interest_waits import InterestWaits
-from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
 
 log = logging.getLogger("sluicegate.network")
 

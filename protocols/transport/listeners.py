@@ -25,9 +25,9 @@ from sluicegate.protocols.transport.loop.acceptor import Acceptor, MakeTransport
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
-from sluicegate.protocols.transport.stream import Origin, Stream, TcpStream, adopt
-from sluicegate.protocols.transport.tls import TlsTransport
-from sluicegate.protocols.transport.tls_context import CertificateUser, TlsFiles, user_of
+from sluicegate.protocols.transport.stream.stream import Origin, Stream, TcpStream, adopt
+from sluicegate.protocols.transport.tls.context import CertificateUser, TlsFiles, user_of
+from sluicegate.protocols.transport.tls.transport import TlsTransport
 
 # Per listener, unless told otherwise. An idle stream costs an eighth of a kilobyte, and 17 more in TLS; what the
 # connection holds comes on top.

@@ -35,9 +35,9 @@ SHELLS = {
     "sluicegate/protocols/mqtt/requests/flows.py",
     "sluicegate/protocols/transport/loop/selector.py",
     "sluicegate/protocols/transport/deadlines.py",
-    "sluicegate/protocols/transport/moves.py",
-    "sluicegate/protocols/transport/passage.py",
-    "sluicegate/protocols/transport/stream.py",
+    "sluicegate/protocols/transport/passing/moves.py",
+    "sluicegate/protocols/transport/passing/passage.py",
+    "sluicegate/protocols/transport/stream/stream.py",
     "sluicegate/protocols/transport/loop/tcp.py",
 }
 

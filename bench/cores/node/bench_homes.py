@@ -30,7 +30,7 @@ from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.passage import make_pair
+from sluicegate.protocols.transport.passing.passage import make_pair
 
 NAMES: Final = ("machine-1", "machine-2")
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")

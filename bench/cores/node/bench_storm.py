@@ -25,7 +25,7 @@ from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.passage import make_pair
+from sluicegate.protocols.transport.passing.passage import make_pair
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 WARM_UP: Final = 200  # connections, which make what is made once

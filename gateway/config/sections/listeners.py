@@ -16,7 +16,7 @@ from sluicegate.gateway.config.sections.section import Section
 from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
-from sluicegate.protocols.transport.tls_context import CertificateUser, ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.tls.context import CertificateUser, ClientCertificates, TlsFiles
 
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]

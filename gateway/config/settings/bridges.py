@@ -31,7 +31,7 @@ from sluicegate.protocols.bridges.settings import BridgeSettings, Protocol, Remo
 from sluicegate.protocols.bridges.settings import IncomingRule as Incoming
 from sluicegate.protocols.bridges.settings import OutgoingRule as Outgoing
 from sluicegate.protocols.bridges.topic_maps import TopicMap, TopicSyntax
-from sluicegate.protocols.transport.tls_context import reading
+from sluicegate.protocols.transport.tls.context import reading
 
 QUEUE_ALONE: Final = (
     "messages of a queue have any topic, so over MQTT they are not told from those of other rules",

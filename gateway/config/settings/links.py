@@ -7,8 +7,8 @@ from sluicegate.gateway.config.sections.links import Link, export_filter
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.protocols.flow.client.options import ClientOptions, target_of
-from sluicegate.protocols.network.settings import LinkSettings
-from sluicegate.protocols.transport.tls_context import load_certificate, reading
+from sluicegate.protocols.network.link.settings import LinkSettings
+from sluicegate.protocols.transport.tls.context import load_certificate, reading
 
 FLOW_ALPN = "gfp/1"
 CONNECT_TIMEOUT_S = 10.0

@@ -25,7 +25,7 @@ from sluicegate.protocols.rest.settings import (
     PointSettings,
     is_reserved,
 )
-from sluicegate.protocols.transport.tls_context import load_certificate, reading
+from sluicegate.protocols.transport.tls.context import load_certificate, reading
 
 ALLOWED_HOSTS: Final = f"hosts that `{SETTING}` allows"
 

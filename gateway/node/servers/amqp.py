@@ -17,7 +17,7 @@ from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.connection.passed_client import decode_client
 from sluicegate.protocols.transport.interface import Connection, PeerRecord
-from sluicegate.protocols.transport.passed_peer import AMQP_CLIENT
+from sluicegate.protocols.transport.passing.passed_peer import AMQP_CLIENT
 
 
 class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):

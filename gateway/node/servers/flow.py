@@ -15,7 +15,7 @@ from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.links import LinkAcceptor
 from sluicegate.protocols.flow.peer import FlowServices
 from sluicegate.protocols.transport.interface import Connection, PeerRecord
-from sluicegate.protocols.transport.passed_peer import PUBLISHER
+from sluicegate.protocols.transport.passing.passed_peer import PUBLISHER
 
 
 class FlowServer(ProtocolServer[FlowConnection, FlowServices]):

@@ -17,7 +17,7 @@ from sluicegate.protocols.http.client import HttpLimits, HttpServices
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
 from sluicegate.protocols.transport.interface import Connection, PeerRecord
-from sluicegate.protocols.transport.passed_peer import HTTP_CLIENT
+from sluicegate.protocols.transport.passing.passed_peer import HTTP_CLIENT
 
 
 class HttpServer(ProtocolServer[HttpConnection, HttpServices]):

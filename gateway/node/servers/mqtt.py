@@ -17,7 +17,7 @@ from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.mqtt.reception import Reception
 from sluicegate.protocols.transport.interface import ConnectionFactory
-from sluicegate.protocols.transport.passed_peer import MQTT_CLIENT
+from sluicegate.protocols.transport.passing.passed_peer import MQTT_CLIENT
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 

@@ -28,7 +28,7 @@ from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.transport.interface import Connection, ConnectionFactory, PeerInfo, PeerRecord
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
-from sluicegate.protocols.transport.stream import Origin, adopt
+from sluicegate.protocols.transport.stream.stream import Origin, adopt
 
 TICK_MS = 500  # between checks of time limits: keep alive, heartbeats, handshakes
 

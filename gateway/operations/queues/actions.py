@@ -15,7 +15,7 @@ from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.queues.questions import answer_of, home_of
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues.selections import ReplayStart
-from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.link.neighbor import Neighbor
 
 REPLAY: Final = "replay"  # a queue, first sequence, milliseconds since 1970, end, partition (empty: all)
 DELETE_CURSOR: Final = "delete-cursor"  # a queue, and a cursor of it

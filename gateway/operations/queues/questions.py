@@ -15,7 +15,7 @@ from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation
 from sluicegate.gateway.views.queues.queues import QueueView
-from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.link.neighbor import Neighbor
 from sluicegate.protocols.network.queues.questions import QuestionFailed, Questions
 
 QUEUE: Final = "queue"  # its name

@@ -16,9 +16,9 @@ from sluicegate.protocols.flow.codec.frames.flow import OpenPub
 from sluicegate.protocols.flow.codec.frames.session import Error, read_session_frame
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.passage import Passage
-from sluicegate.protocols.transport.stream import Origin, TcpStream
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.passing.passage import Passage
+from sluicegate.protocols.transport.stream.stream import Origin, TcpStream
+from sluicegate.protocols.transport.stream.user import StreamUser
 
 _ORIGIN: Final = Origin("relay", lambda: None)  # of the pairs, which no listener counts
 

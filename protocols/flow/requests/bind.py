@@ -42,9 +42,9 @@ from sluicegate.protocols.flow.publishers.publisher import (
     ReleasePublisher,
     TooManyPublishers,
 )
-from sluicegate.protocols.transport.moves import open_stream
-from sluicegate.protocols.transport.passage import PassageFull
-from sluicegate.protocols.transport.passed_peer import PUBLISHER, encode_peer
+from sluicegate.protocols.transport.passing.moves import open_stream
+from sluicegate.protocols.transport.passing.passage import PassageFull
+from sluicegate.protocols.transport.passing.passed_peer import PUBLISHER, encode_peer
 
 PROTOCOL: Final = "flow"
 

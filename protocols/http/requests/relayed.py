@@ -19,11 +19,11 @@ from sluicegate.protocols.http.consuming.flow import FlowReader
 from sluicegate.protocols.http.consuming.flows import broker_of
 from sluicegate.protocols.security.authentication import Principal
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.moves import open_stream
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, PassageFull
-from sluicegate.protocols.transport.passed_peer import HTTP_CLIENT, encode_peer
-from sluicegate.protocols.transport.stream import Origin, TcpStream
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.passing.moves import open_stream
+from sluicegate.protocols.transport.passing.passage import MESSAGE_BYTES_MAX, PassageFull
+from sluicegate.protocols.transport.passing.passed_peer import HTTP_CLIENT, encode_peer
+from sluicegate.protocols.transport.stream.stream import Origin, TcpStream
+from sluicegate.protocols.transport.stream.user import StreamUser
 
 AHEAD_BYTES_MAX: Final = 256 * 1024  # of a response that the client has not taken
 RETRY_AFTER: Final = b"1"  # seconds; a broker that has died is back after some

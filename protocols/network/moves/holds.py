@@ -23,9 +23,9 @@ from sluicegate.messaging.network.neighbors import stays_local
 from sluicegate.messaging.queues.moves import filters_in, is_of_client
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import queue_topic_filter
-from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.queue_hold import QueueHold
 from sluicegate.protocols.network.moves.requests import MoveFailed
-from sluicegate.protocols.network.queue_hold import QueueHold
 
 LOOK_AGAIN_MS: Final = 20
 RELEASED_PER_TURN: Final = 64  # batches: some milliseconds of the loop

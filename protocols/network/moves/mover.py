@@ -37,11 +37,11 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import CursorRefused
 from sluicegate.messaging.queues.definition import topics_of
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of, is_of_client
-from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.queue_hold import QueueHold
 from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, HasTold, QueueHolds, passed
 from sluicegate.protocols.network.moves.move_wait import MoveWait
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
-from sluicegate.protocols.network.queue_hold import QueueHold
 
 AGAIN_MS: Final = 1_000  # after something that is not as it has to be
 HANDED_OVER_AT_ONCE: Final = 1_000  # messages

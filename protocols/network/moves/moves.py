@@ -55,12 +55,12 @@ from sluicegate.messaging.queues.moves import (
     is_of_client,
 )
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.queue_hold import QueueHold
 from sluicegate.protocols.network.moves import mover as words
 from sluicegate.protocols.network.moves.holds import DRAIN_MS_MAX, QueueHolds, passed
 from sluicegate.protocols.network.moves.mover import Mover, tell_home
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
-from sluicegate.protocols.network.queue_hold import QueueHold
 from sluicegate.protocols.network.queues.notes import FlowNote
 from sluicegate.protocols.network.queues.questions import Answerer
 

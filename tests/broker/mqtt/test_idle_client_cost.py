@@ -1,7 +1,7 @@
 """Parts of an MQTT connection that are created on first use: idle clients do not pay for them."""
 
 from sluicegate.protocols.mqtt.connection import MqttConnection
-from sluicegate.protocols.transport.stream import TcpStream
+from sluicegate.protocols.transport.stream.stream import TcpStream
 from support.broker.running_broker import RunningBroker
 
 

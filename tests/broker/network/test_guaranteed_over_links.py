@@ -16,7 +16,7 @@ from sluicegate.gateway.views.errors import LinkNotFound, Refused
 from sluicegate.gateway.views.node.backups import BackupState
 from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED, PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import LinkStore
-from sluicegate.protocols.network.arrivals import WAITING_MAX
+from sluicegate.protocols.network.guaranteed.arrivals import WAITING_MAX
 from sluicegate.storage.backup.restore import restore_backup
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows

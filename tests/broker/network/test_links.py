@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.protocols.network.links import ONE_LINK
+from sluicegate.protocols.network.link.links import ONE_LINK
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create

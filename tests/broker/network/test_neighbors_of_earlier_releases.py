@@ -23,7 +23,7 @@ from sluicegate.protocols.flow.codec.frames.link_flow import (
     SERVES_CONSUMERS,
     SERVES_READERS,
 )
-from sluicegate.protocols.network.link_queue import WINDOW, WINDOW_BEFORE
+from sluicegate.protocols.network.guaranteed.link_queue import WINDOW, WINDOW_BEFORE
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import shows
 from support.broker.remote_queues import payloads, publish, queue_at_b

@@ -9,7 +9,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import Link
 from sluicegate.protocols.flow.codec.frames.session import Error
-from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.link.neighbor import Neighbor
 from sluicegate.storage.records.batch import BATCH_FORMAT
 from support.broker.linked_brokers import MAY_LINK, Brokers, until
 from support.broker.operator_views import event_texts

@@ -7,7 +7,7 @@ FAULTS = (
         "a link queue is settled as its messages are sent",
         (
             Edit(
-                "protocols/network/link_queue.py",
+                "protocols/network/guaranteed/link_queue.py",
                 "first, body, is_repeated))\n",
                 'first, body, is_repeated))\n        self._settle(first, end, ACCEPTED, "")\n',
             ),
@@ -18,7 +18,7 @@ FAULTS = (
         "messages of a neighbor are answered before they are stored",
         (
             Edit(
-                "protocols/network/arrivals.py",
+                "protocols/network/guaranteed/arrivals.py",
                 "            self._storing[token] = (sequences, first, end)\n",
                 "            self._storing[token] = (sequences, first, end)\n"
                 "            self._answers.add(first, end)\n",
@@ -30,7 +30,7 @@ FAULTS = (
         "a start forgets what was stored of a neighbor",
         (
             Edit(
-                "protocols/network/kept.py",
+                "protocols/network/guaranteed/kept.py",
                 "                of(neighbor).sequences_of(lineage).restore(place, value)\n",
                 "                of(neighbor).sequences_of(lineage)\n",
             ),
@@ -100,12 +100,12 @@ FAULTS = (
         "nothing is stored for a neighbor until its link begins",
         (
             Edit(
-                "protocols/network/vpn_link.py",
+                "protocols/network/link/vpn_link.py",
                 "        if kept.queue is None or neighbor in self._absent or neighbor in self._linked:\n",
                 "        if kept.queue is None or neighbor not in self._absent or neighbor in self._linked:\n",
             ),
             Edit(
-                "protocols/network/vpn_link.py",
+                "protocols/network/link/vpn_link.py",
                 "        vpn.space.change_neighbor(self, Change(list(self.kept.interests), []))\n",
                 "",
             ),

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from sluicegate.protocols.network.dialed import DialedConnection
-from sluicegate.protocols.network.dialing import Dialing
+from sluicegate.protocols.network.dialing.dialed import DialedConnection
+from sluicegate.protocols.network.dialing.dialing import Dialing
 from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.listeners import Listener
 

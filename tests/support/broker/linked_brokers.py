@@ -10,7 +10,7 @@ from typing import Self
 from sluicegate.gateway.config.load import load
 from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.link.neighbor import Neighbor
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 from support.network.close_server import close_server

@@ -8,7 +8,7 @@ from sluicegate.gateway.machine.broker import holdings_of
 from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.messaging.clients.homes import home_of
-from sluicegate.protocols.transport.passage import make_pair
+from sluicegate.protocols.transport.passing.passage import make_pair
 from support.broker.linked_brokers import LinkedBroker, until
 
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sluicegate.protocols.transport.listeners import Listener
-from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.tls.context import ClientCertificates, TlsFiles
 from support.network.recorded_connection import RecordedConnection, Recorder
 
 

@@ -3,8 +3,8 @@
 from simulation.judge.targets import Violation
 from simulation.machine.image import Image
 from sluicegate.gateway.node.node import Node
-from sluicegate.protocols.network.kept import INTEREST_PREFIX
-from sluicegate.protocols.network.vpn_link import VpnLink
+from sluicegate.protocols.network.guaranteed.kept import INTEREST_PREFIX
+from sluicegate.protocols.network.link.vpn_link import VpnLink
 from sluicegate.storage.interface import Table
 
 

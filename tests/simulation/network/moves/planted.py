@@ -84,7 +84,7 @@ FAULTS = (
         "a start forgets that topics are held",
         (
             Edit(
-                "protocols/network/kept.py",
+                "protocols/network/guaranteed/kept.py",
                 "                of(neighbor).holds[queue] = hold_in(queue, value)\n",
                 "                hold_in(queue, value)\n",
             ),

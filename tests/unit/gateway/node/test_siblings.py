@@ -8,8 +8,8 @@ import pytest
 from sluicegate.gateway.node.siblings import Holdings, Released, SiblingAway, Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
-from sluicegate.protocols.transport.passage import make_pair, packed
-from sluicegate.protocols.transport.passed_peer import LINK, MQTT_CLIENT, encode_peer
+from sluicegate.protocols.transport.passing.passage import make_pair, packed
+from sluicegate.protocols.transport.passing.passed_peer import LINK, MQTT_CLIENT, encode_peer
 from support.network.event_loops import RunOnLoop
 from support.network.recording_port import until
 

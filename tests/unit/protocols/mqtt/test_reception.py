@@ -21,10 +21,10 @@ from sluicegate.protocols.mqtt.reception import Reception
 from sluicegate.protocols.transport.interface import ConnectionFactory
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, Passage, PassageFull, make_pair
-from sluicegate.protocols.transport.passed_peer import decode_peer
-from sluicegate.protocols.transport.stream import Origin, adopt
-from sluicegate.protocols.transport.tls_context import TlsFiles
+from sluicegate.protocols.transport.passing.passage import MESSAGE_BYTES_MAX, Passage, PassageFull, make_pair
+from sluicegate.protocols.transport.passing.passed_peer import decode_peer
+from sluicegate.protocols.transport.stream.stream import Origin, adopt
+from sluicegate.protocols.transport.tls.context import TlsFiles
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, UnfinishedBytes
 from sluicegate.protocols.transport.websocket import over_websocket
 from support.network.event_loops import RunOnLoop

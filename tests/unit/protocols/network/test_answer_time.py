@@ -1,6 +1,6 @@
 """How long the store of a broker waits for the answers of a neighbor."""
 
-from sluicegate.protocols.network.link_queue import ANSWER_MS_MAX, AnswerTime
+from sluicegate.protocols.network.guaranteed.link_queue import ANSWER_MS_MAX, AnswerTime
 
 
 def answers_after(*times_ms: int) -> AnswerTime:

@@ -2,7 +2,7 @@
 
 from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.topics.syntax import Syntax
-from sluicegate.protocols.network.kept import KeptLink, kept_links
+from sluicegate.protocols.network.guaranteed.kept import KeptLink, kept_links
 
 INTEREST = Interest(InterestKind.SUBSCRIBERS, "plant/>", Syntax.SMF, "", 0, False, True)
 DIRECT = INTEREST._replace(is_guaranteed=False)

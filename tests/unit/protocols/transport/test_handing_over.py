@@ -11,8 +11,8 @@ from websockets.typing import Subprotocol
 from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.stream import WRITE_HIGH_BYTES, Origin, TcpStream, adopt
-from sluicegate.protocols.transport.tls_context import TlsFiles
+from sluicegate.protocols.transport.stream.stream import WRITE_HIGH_BYTES, Origin, TcpStream, adopt
+from sluicegate.protocols.transport.tls.context import TlsFiles
 from sluicegate.protocols.transport.websocket import over_websocket
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder

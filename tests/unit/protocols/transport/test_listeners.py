@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 
 from sluicegate.protocols.transport.listeners import Listener, ListenerNotStarted
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
-from sluicegate.protocols.transport.stream import WRITE_HIGH_BYTES
-from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles, TlsFilesRefused
+from sluicegate.protocols.transport.stream.stream import WRITE_HIGH_BYTES
+from sluicegate.protocols.transport.tls.context import ClientCertificates, TlsFiles, TlsFilesRefused
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder
 from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate
@@ -99,7 +99,7 @@ def test_a_last_word_reaches_a_peer_that_is_still_sending(run: RunOnLoop, files:
 def test_a_peer_that_never_closes_is_closed_after_the_linger(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, files: TlsFiles, is_tls: bool
 ) -> None:
-    monkeypatch.setattr("sluicegate.protocols.transport.stream.LINGER_S", 0.05)
+    monkeypatch.setattr("sluicegate.protocols.transport.stream.stream.LINGER_S", 0.05)
 
     async def scenario() -> None:
         listener, reader, writer, connection = await meets(files if is_tls else None)
@@ -117,7 +117,7 @@ def test_a_peer_that_takes_its_last_words_slowly_gets_all_of_them(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large answer over HTTP with `Connection: close` takes longer than the linger on many a line."""
-    monkeypatch.setattr("sluicegate.protocols.transport.stream.LINGER_S", 0.5)
+    monkeypatch.setattr("sluicegate.protocols.transport.stream.stream.LINGER_S", 0.5)
 
     async def scenario() -> None:
         listener, reader, writer, connection = await meets()
@@ -160,7 +160,7 @@ def test_a_last_write_to_a_peer_that_reset_its_connection_raises_nothing(run: Ru
 
 
 def test_a_peer_that_reads_nothing_cannot_hold_a_stream_open(run: RunOnLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sluicegate.protocols.transport.stream.FLUSH_S", 0.05)
+    monkeypatch.setattr("sluicegate.protocols.transport.stream.stream.FLUSH_S", 0.05)
 
     async def scenario() -> None:
         recorder = Recorder()
@@ -206,7 +206,7 @@ def test_a_peer_that_has_said_its_last_and_reads_nothing_is_cut_off(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, files: TlsFiles, is_tls: bool
 ) -> None:
     """It answers TCP's probes of its full window, so nothing else would ever end its stream."""
-    monkeypatch.setattr("sluicegate.protocols.transport.stream.LINGER_S", 0.05)
+    monkeypatch.setattr("sluicegate.protocols.transport.stream.stream.LINGER_S", 0.05)
 
     async def scenario() -> None:
         listener, _, writer, connection = await meets(files if is_tls else None)

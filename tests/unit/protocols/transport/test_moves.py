@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from sluicegate.protocols.transport.moves import open_stream
-from sluicegate.protocols.transport.passage import Passage, make_pair
+from sluicegate.protocols.transport.passing.moves import open_stream
+from sluicegate.protocols.transport.passing.passage import Passage, make_pair
 from support.network.event_loops import RunOnLoop
 
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from sluicegate.protocols.transport.passage import (
+from sluicegate.protocols.transport.passing.passage import (
     MESSAGE_BYTES_MAX,
     RECEIVED_PER_TURN,
     SOCKETS_MAX,
@@ -335,7 +335,7 @@ def test_nothing_comes_from_a_passage_that_was_closed_meanwhile(run: RunOnLoop) 
 
 PROGRAM = """
 import socket, sys
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, unpacked
+from sluicegate.protocols.transport.passing.passage import MESSAGE_BYTES_MAX, unpacked
 end = socket.socket(fileno=int(sys.argv[1]))
 data, fds, _, _ = socket.recv_fds(end, MESSAGE_BYTES_MAX, 1)
 with socket.socket(fileno=fds[0]) as passed:

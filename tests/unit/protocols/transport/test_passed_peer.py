@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.protocols.transport.interface import PeerRecord
-from sluicegate.protocols.transport.passed_peer import decode_peer, encode_peer
+from sluicegate.protocols.transport.passing.passed_peer import decode_peer, encode_peer
 
 TEXTS = st.text(max_size=50)
 OPTIONAL = st.none() | TEXTS

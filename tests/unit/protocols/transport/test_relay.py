@@ -12,9 +12,9 @@ from websockets.typing import Subprotocol
 from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
-from sluicegate.protocols.transport.relay import Relay
-from sluicegate.protocols.transport.stream import Origin, TcpStream, adopt
-from sluicegate.protocols.transport.tls_context import TlsFiles
+from sluicegate.protocols.transport.passing.relay import Relay
+from sluicegate.protocols.transport.stream.stream import Origin, TcpStream, adopt
+from sluicegate.protocols.transport.tls.context import TlsFiles
 from sluicegate.protocols.transport.websocket import over_websocket
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder

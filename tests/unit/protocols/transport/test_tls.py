@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sluicegate.protocols.transport.listeners import Listener
-from sluicegate.protocols.transport.tls import TlsTransport
-from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.tls.context import ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.tls.transport import TlsTransport
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder
 from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate

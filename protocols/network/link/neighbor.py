@@ -26,8 +26,8 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkFrame,
 )
 from sluicegate.protocols.flow.links import LinkUser, LinkWire
-from sluicegate.protocols.network.settings import LinkSettings
-from sluicegate.protocols.network.vpn_link import VpnLink
+from sluicegate.protocols.network.link.settings import LinkSettings
+from sluicegate.protocols.network.link.vpn_link import VpnLink
 
 log = logging.getLogger("sluicegate.network")
 

@@ -36,10 +36,10 @@ from sluicegate.protocols.flow.codec.frames.link_flow import (
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
-from sluicegate.protocols.network.neighbor import Neighbor, NeighborActor
-from sluicegate.protocols.network.refused import RefusedConnections
-from sluicegate.protocols.network.settings import LinkSettings
-from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
+from sluicegate.protocols.network.link.neighbor import Neighbor, NeighborActor
+from sluicegate.protocols.network.link.refused import RefusedConnections
+from sluicegate.protocols.network.link.settings import LinkSettings
+from sluicegate.protocols.network.link.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
 # Of this broker's links.

@@ -14,7 +14,7 @@ from sluicegate.messaging.network.interest import Change, Interest
 from sluicegate.messaging.network.sequences import ROW_PREFIX as SEQUENCES_PREFIX
 from sluicegate.messaging.network.sequences import Lineages, LinkSequences, place_of_row
 from sluicegate.protocols.network.exchange.interest_frames import interest_in, interest_value
-from sluicegate.protocols.network.queue_hold import QueueHold, hold_in
+from sluicegate.protocols.network.guaranteed.queue_hold import QueueHold, hold_in
 
 log = logging.getLogger("sluicegate.network")
 

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, cast
 
 from sluicegate.protocols.flow.client.options import Target
-from sluicegate.protocols.network.dialed import DialedConnection
-from sluicegate.protocols.network.settings import LinkSettings
+from sluicegate.protocols.network.dialing.dialed import DialedConnection
+from sluicegate.protocols.network.link.settings import LinkSettings
 from sluicegate.protocols.transport.interface import PeerRecord
-from sluicegate.protocols.transport.stream import Origin, Stream, adopt
+from sluicegate.protocols.transport.stream.stream import Origin, Stream, adopt
 
 NEXT_S: Final = 2.0  # for an address to answer, if there is another one to try
 

@@ -26,7 +26,7 @@ from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import LinkStore, LinkStored
 from sluicegate.protocols.flow.codec.limits import RANGES_MAX
 from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
 
 log = logging.getLogger("sluicegate.network")
 

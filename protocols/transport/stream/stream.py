@@ -4,7 +4,7 @@
 be a hundred thousand idle ones. `Stream` is over a transport of another kind, as TLS.
 
 Streams are accepted in `protocols.transport.listeners`; protocols that replace a stream for a while are in
-`protocols.transport.stream_protocols`. A read goes straight to the connection's own `received`.
+`protocols.transport.stream.protocols`. A read goes straight to the connection's own `received`.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from sluicegate.protocols.transport.interface import Connection, ConnectionFacto
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import SocketSelector, report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
-from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
-from sluicegate.protocols.transport.stream_user import InterpretedUser, StreamUser
+from sluicegate.protocols.transport.stream.protocols import LingeringClose, ReadIntoProtocol
+from sluicegate.protocols.transport.stream.user import InterpretedUser, StreamUser
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`

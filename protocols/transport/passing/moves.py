@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from sluicegate.protocols.transport.interface import ByteTransport
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
-from sluicegate.protocols.transport.relay import Relay
-from sluicegate.protocols.transport.stream import TcpStream
+from sluicegate.protocols.transport.passing.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
+from sluicegate.protocols.transport.passing.relay import Relay
+from sluicegate.protocols.transport.stream.stream import TcpStream
 
 
 def pass_stream(stream: TcpStream, passage: Passage, message: bytes) -> None:

@@ -4,7 +4,7 @@ OpenSSL implements TLS (`ssl.SSLObject`, on buffers in memory); the code here ca
 sides. TLS transports of event loops go on reading from the socket when they are told to pause, and throw away what they
 have read when they then meet the peer's end; see docs/decisions/0034.
 
-See also: certificates (`protocols.transport.tls_context`), and who is let in (`protocols.transport.listeners`).
+See also: certificates (`protocols.transport.tls.context`), and who is let in (`protocols.transport.listeners`).
 
 Invariants: nothing is read from the socket while reading is paused, but what a single read brought may wait here. The
 peer's end, sent in TLS or by TCP, is reported behind everything that it sent.
@@ -117,7 +117,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._beneath.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send. With renegotiation off, which `protocols.transport.tls_context` sees to, writing never waits for the
+        """Send. With renegotiation off, which `protocols.transport.tls.context` sees to, writing never waits for the
         peer.
         """
         self.writelines((data,))

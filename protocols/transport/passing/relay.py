@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.stream import Origin, TcpStream
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.stream import Origin, TcpStream
+from sluicegate.protocols.transport.stream.user import StreamUser
 
 _ORIGIN: Final = Origin("relay", lambda: None)  # of the pairs, which no listener counts
 

@@ -60,13 +60,13 @@ from sluicegate.protocols.flow.codec.frames.link_flow import (
 )
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.arrivals import LinkArrivals
 from sluicegate.protocols.network.exchange.clients import ClientsLink
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
+from sluicegate.protocols.network.guaranteed.arrivals import LinkArrivals
+from sluicegate.protocols.network.guaranteed.kept import KeptLink
+from sluicegate.protocols.network.guaranteed.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.interests import InterestLink
-from sluicegate.protocols.network.kept import KeptLink
-from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.home.flows import HomeFlows

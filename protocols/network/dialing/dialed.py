@@ -30,10 +30,10 @@ from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.links import LinkRefused, LinkWire
-from sluicegate.protocols.network.links import Links
-from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.link.links import Links
+from sluicegate.protocols.network.link.neighbor import Neighbor
 from sluicegate.protocols.transport.interface import ByteTransport
-from sluicegate.protocols.transport.stream_user import StreamUser
+from sluicegate.protocols.transport.stream.user import StreamUser
 
 log = logging.getLogger("sluicegate.network")
 

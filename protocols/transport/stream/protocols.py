@@ -17,7 +17,7 @@ class ReadIntoProtocol(asyncio.BufferedProtocol):
     __slots__ = ("_is_next", "_stream", "_target", "_transport", "eof_received", "pause_writing", "resume_writing")
 
     def __init__(self, stream: asyncio.Protocol, transport: asyncio.Transport, target: ReadTarget) -> None:
-        self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see protocols.transport.stream
+        self.pause_writing = stream.pause_writing  # type: ignore[method-assign]  # see protocols.transport.stream.stream
         self.resume_writing = stream.resume_writing  # type: ignore[method-assign]
         self.eof_received = stream.eof_received  # type: ignore[method-assign]
         self._stream = stream

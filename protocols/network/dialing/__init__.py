@@ -1,0 +1,1 @@
+"""Connections that this broker makes to neighbor brokers."""

@@ -1,0 +1,1 @@
+"""Passing open streams to other processes of this machine."""

@@ -1,0 +1,1 @@
+"""Open byte streams over TCP."""

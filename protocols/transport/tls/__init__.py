@@ -1,0 +1,1 @@
+"""TLS of listeners: the transport, and contexts made from files."""
