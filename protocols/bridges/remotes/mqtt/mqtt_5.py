@@ -233,7 +233,7 @@ class Mqtt5Remote(RemoteBroker):
         client, line = self._client, self.line
         looked_s = time.monotonic()
         connected_until_s = looked_s + CONNECT_S_MAX
-        watched = selectors.EVENT_READ
+        watched = self._write(selector, sock, selectors.EVENT_READ)  # CONNECT
         while True:
             is_held = self._holds_back()
             events = selector.select(0 if client.is_readable and not is_held else _TICK_S)

@@ -9,11 +9,13 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
+from sluicegate.protocols.bridges.remotes.mqtt import mqtt_5
 from sluicegate.protocols.bridges.remotes.mqtt.mqtt_5 import Mqtt5Remote
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import Packed, PahoClient
 from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX
 from support.bridges.remote_side import RemoteSide
 from support.bridges.scripted_mqtt import (
+    ANSWER_S,
     DISCONNECT,
     PUBACK,
     PUBLISH,
@@ -88,6 +90,20 @@ def test_a_refused_connection_does_not_make_a_repeated_message_new(broker: Scrip
         assert connection.gets(PUBREC) == [7]
         side.arrived(b"1")
         side.close()
+
+
+def test_nothing_waits_for_the_next_look_at_the_keep_alive(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mqtt_5, "_TICK_S", 2.0 * ANSWER_S)
+    side = side_of(broker, outgoing=OUT_2)
+    side.connect()
+    with broker.accepts() as connection:
+        side.is_open()
+        side.send(b"1", qos=2)
+        assert connection.packet().kind == PUBLISH
+        side.close()
+        assert connection.packet().kind == DISCONNECT
 
 
 def release_ids(broker: ScriptedBroker, side: RemoteSide) -> None:
