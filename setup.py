@@ -6,7 +6,7 @@ below, or none. These environment variables decide:
 - `SLUICEGATE_PURE=1` compiles nothing;
 - `SLUICEGATE_REQUIRE_EXT=1` makes a failure to compile an error;
 - without either, a missing compiler or a type error prints a warning, and the pure package is installed;
-- `SLUICEGATE_OPT_LEVEL` is the -O of the C compiler, 3 unless it is set. CI sets 1, which compiles in less time.
+- `SLUICEGATE_OPT_LEVEL` is the -O of the C compiler, 3 unless it is set. CI sets g, which compiles in less time.
 
 `gateway.build` reports which of the two an installation has.
 
