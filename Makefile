@@ -27,16 +27,24 @@ BROKER   := amqp flow http delivery/test_deliver_to_one.py \
             $(patsubst %,security/test_%.py,denials message_vpns secrets_in_output)
 AGAIN    := $(addprefix tests/,house simulation unit $(addprefix broker/,$(BROKER)))
 # Not those among them that start processes or look at sources, pages and scripts, nor those of modules that are never
-# compiled. Planted faults are found by uncompiled copies of the sources in both runs.
+# compiled, or of the tests' own. Planted faults are found by uncompiled copies of the sources in both runs.
 NOT_AGAIN := $(patsubst %,--ignore=tests/house/test_%.py,amqp_cases compiled_imports decisions dependencies import_graph \
             names_in_pages one_broker pages site style virtual_cases) \
             $(addprefix --ignore=tests/simulation/,broker/test_planted.py network/test_planted_links.py \
             network/moves/test_planted_moves.py replicas/test_planted_replicas.py) \
-            $(addprefix --ignore=tests/unit/,bench/test_cases.py gateway pipeline pyspark scripts)
+            $(addprefix --ignore=tests/unit/,bench demo gateway pipeline pyspark referees scripts storage/replication) \
+            $(addprefix --ignore=tests/unit/protocols/,bridges rest schemas security)
 # What is run again against several brokers on one machine: what clients and operators do. The list of what
 # needs a single broker is in tests/support/processes/one_broker.py.
 BROKERS  ?= 2
 SEVERAL  := $(addprefix tests/,console interop stories)
+# Not those that say themselves how many brokers they have, nor those of browsers and screens.
+NOT_SEVERAL := $(patsubst %,--ignore=tests/console/test_console_%.py,accessibility in_firefox on_a_phone replicas) \
+            $(patsubst %,--ignore=tests/stories/test_%.py,a_queue_moves_under_load \
+            brokers_of_a_machine_are_one_to_operators definitions_of_a_machine moves_of_a_machine_are_ended \
+            semp_of_a_machine)
+# What does little of what it repeats in each run, and more with SLUICEGATE_THOROUGH (tests/support/thorough.py).
+REPEATING := $(addprefix tests/,crash models)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
@@ -97,7 +105,11 @@ test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests
 
 .PHONY: test-brokers
 test-brokers: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## clients and stories against BROKERS=2 on one machine
-	SLUICEGATE_TEST_BROKERS=$(BROKERS) $(PYTEST) $(SEVERAL)
+	SLUICEGATE_TEST_BROKERS=$(BROKERS) $(PYTEST) $(SEVERAL) $(NOT_SEVERAL)
+
+.PHONY: test-thorough
+test-thorough: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## more kills, and models within larger bounds
+	SLUICEGATE_THOROUGH=1 $(PYTEST) $(REPEATING)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again

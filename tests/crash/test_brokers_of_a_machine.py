@@ -21,9 +21,10 @@ from support.load.mqtt_clients import (
 )
 from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess, is_running
+from support.thorough import amount
 
 BROKERS = 2
-ROUNDS = 6
+ROUNDS = amount(3, thorough=6)
 CONFIRMED_PER_ROUND = (100, 500)  # how much is confirmed before the next kill; drawn
 SEED = 20_261_127
 DRAIN_S = 90

@@ -19,11 +19,12 @@ import support.mqtt.packets as mqtt
 from support.http.plain import HTTP, plain_client
 from support.mqtt.raw_client import RawClient
 from support.processes.gateway import GatewayProcess, wait_until
+from support.thorough import amount
 
 DMQ = "#DEAD_MSG_QUEUE"
 QUEUES = ("q", "other", DMQ)
 MESSAGES = 600
-ROUNDS = 6
+ROUNDS = amount(3, thorough=6)
 SEED = 20_261_121
 ROUND_S = 60
 REQUEST_S = 30

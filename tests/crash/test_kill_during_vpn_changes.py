@@ -13,8 +13,9 @@ from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.store.store import SpoolStore
 from support.http.plain import HTTP
 from support.processes.gateway import GatewayProcess
+from support.thorough import amount
 
-ROUNDS = 6
+ROUNDS = amount(3, thorough=6)
 QUEUES = 40
 MESSAGES = 5
 MAP_BYTES = 1 << 40

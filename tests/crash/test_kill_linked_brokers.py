@@ -14,8 +14,9 @@ import pytest
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import GatewayProcess
+from support.thorough import amount
 
-ROUNDS = 8
+ROUNDS = amount(4, thorough=8)
 CONFIRMED_PER_ROUND = (100, 600)  # how much is confirmed before the next kill; drawn, so that kills hit all places
 SEED = 20_261_127
 DRAIN_S = 60

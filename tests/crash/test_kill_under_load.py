@@ -12,8 +12,9 @@ import pytest
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import GatewayProcess
+from support.thorough import amount
 
-ROUNDS = 20
+ROUNDS = amount(6, thorough=20)
 CONFIRMED_PER_ROUND = (200, 1500)  # how much is confirmed before the next kill; drawn, so that kills hit all places
 SEED = 20_260_131
 DRAIN_S = 60
@@ -116,7 +117,7 @@ def next_sequences(gateway: GatewayProcess) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_confirmed_messages_survive_twenty_crashes(tmp_path: Path) -> None:
+def test_confirmed_messages_survive_crashes(tmp_path: Path) -> None:
     """Nothing is confirmed before it is safe; sequences are never reused."""
     draw, load = random.Random(SEED), Load()
     gateway = GatewayProcess(tmp_path)

@@ -17,8 +17,9 @@ from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, h
 from support.processes.foreign_programs import library
 from support.processes.gateway import wait_until
 from support.processes.replicas import TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker, WaitingReplica
+from support.thorough import amount
 
-ROUNDS = 4
+ROUNDS = amount(2, thorough=4)
 CONFIRMED_PER_ROUND = (50, 300)  # how much is confirmed before the next blow; drawn
 SEED = 20_261_128
 DRAIN_S = 90
