@@ -297,8 +297,8 @@ class NodeInterface(Protocol):
     async def trace_client(self, name: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
         """Return what a client and the node say to each other from now on, also on connections that it makes later.
 
-        `payload_bytes` of each payload are shown, passwords never. Raises ClientNotFound, and Refused for protocols
-        that cannot be traced.
+        `payload_bytes` of each payload are shown, passwords never. Raises ClientNotFound, and Refused for a broker at
+        a link, which cannot be traced.
         """
 
     async def list_sessions(self, question: SessionQuery) -> MqttSessionsView:

@@ -65,7 +65,7 @@ class MessageVpns(Generic[S]):
 
     def named(self, name: str, here: S, client: str) -> S:
         """Return the services of a VPN. Raises ClientDenied, counted and told in the VPN where the client is so far."""
-        found = self._find(name)
+        found = self.find(name)
         if found is None:
             text = f"403 Message VPN Not Allowed: there is no message VPN {name[:NAME_SHOWN_CHARS_MAX]!r}"
             here.clients.denials.deny(VPN_UNKNOWN, client, text)
@@ -94,16 +94,23 @@ class MessageVpns(Generic[S]):
         only, unless they end in `@default`. So do names that end like that of an account and in no VPN: were those
         refused for that, it would show which of them are accounts. Raises ClientDenied.
         """
-        own, separator, name = user_name.rpartition(SEPARATOR)
-        if not separator or here.authenticator.knows(user_name):
+        name = self.named_by(user_name, here)
+        if name is None:
             return user_name, here
-        if len(self._latest()._services) == 1 and name != DEFAULT_VPN:
-            return user_name, here
-        if self._find(name) is None and here.authenticator.knows_domain(user_name):
-            return user_name, here
-        return own, self.named(name, here, client)
+        return user_name[: -len(name) - len(SEPARATOR)], self.named(name, here, client)
 
-    def _find(self, name: str) -> S | None:
+    def named_by(self, user_name: str, here: S) -> str | None:
+        """Return the VPN that a user name names, which may not exist; None: it names none. See `of_user`."""
+        _, separator, name = user_name.rpartition(SEPARATOR)
+        if not separator or here.authenticator.knows(user_name):
+            return None
+        if len(self._latest()._services) == 1 and name != DEFAULT_VPN:
+            return None
+        if self.find(name) is None and here.authenticator.knows_domain(user_name):
+            return None
+        return name
+
+    def find(self, name: str) -> S | None:
         """Return the services of a VPN: those of this object, if the VPN is still the same."""
         latest = self._latest()._services.get(name)
         own = self._services.get(name)

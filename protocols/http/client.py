@@ -301,7 +301,7 @@ class HttpClient(Behaviour):
         request.begin_stream(headers)
         self.proceed()
 
-    async def stream(self, request: Request, data: bytes) -> None:
+    async def stream_more(self, request: Request, data: bytes) -> None:
         """Send more of a response; return when the client's socket takes more again."""
         request.stream(data)
         self.proceed()

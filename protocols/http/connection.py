@@ -69,9 +69,22 @@ class HttpConnection(HttpClient, StreamUser):
         self._transport = transport
 
     @property
-    def transport(self) -> ByteTransport | None:
+    def stream(self) -> ByteTransport | None:
         """What is written to; None: it is gone."""
         return self._transport
+
+    def write_to(self, stream: ByteTransport) -> None:
+        """Write to another stream from now on, which leads to the same client."""
+        self._transport = stream
+
+    def is_within_packet(self) -> bool:
+        """Return whether the beginning of a request has come, and its rest has not been looked at."""
+        engine = self._engine
+        return engine.in_head or engine.in_body or engine.has_unparsed
+
+    def unanswered_requests(self) -> tuple[Request, ...]:
+        """Return the requests whose heads have come and whose responses are not complete, oldest first."""
+        return self._engine.unanswered()
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""

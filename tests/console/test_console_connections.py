@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 
+import httpx
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
@@ -10,6 +11,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from playwright.sync_api import Page, expect
 
+from support.http.plain import HTTP, plain_client
 from support.operations.console_page import answer, go, row
 from support.operations.console_traffic import client_of, publish
 from support.processes.gateway import GatewayProcess, gateway
@@ -90,6 +92,27 @@ def test_packets_and_traffic_of_a_client_are_followed_on_its_page(page: Page, de
     expect(page.get_by_role("img", name="Unacknowledged messages: messages 0")).to_be_visible()
     page.get_by_role("button", name="Stop").click()
     expect(page.get_by_role("button", name="Follow its packets")).to_be_visible()
+
+
+def test_requests_of_an_http_client_are_followed_on_its_page(page: Page, running: GatewayProcess) -> None:
+    with plain_client(running.http_url, timeout=30, limits=httpx.Limits(keepalive_expiry=None)) as client:
+        before = http_names(running)
+        client.post("/followed", content="first").raise_for_status()
+        (name,) = http_names(running) - before
+        go(page, f"clients/{name}")
+        page.get_by_role("button", name="Follow its packets").click()
+        expect(row(page, "begun", table="Packets")).to_be_visible()
+        client.post("/followed", content="secret", headers={"Cookie": "secret"}).raise_for_status()
+        expect(row(page, "method=POST target=/followed", table="Packets")).to_be_visible()
+        expect(row(page, "status=200 reason=OK", table="Packets")).to_be_visible()
+        expect(page.locator("#page")).to_contain_text("[Cookie: 6 bytes, not shown]")
+        expect(page.locator("#page")).not_to_contain_text("secret")
+
+
+def http_names(running: GatewayProcess) -> set[str]:
+    """Return the names of the HTTP clients."""
+    clients = HTTP.get(f"{running.admin_url}/clients", timeout=30).json()["clients"]
+    return {each["name"] for each in clients if each["protocol"] == "http"}
 
 
 def test_messages_that_a_client_holds_are_on_its_page(page: Page, running: GatewayProcess, own: Own) -> None:

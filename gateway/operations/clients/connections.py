@@ -74,9 +74,9 @@ def _peer_of(connection: object) -> PeerInfo | None:
 
 
 def _unread_bytes(connection: object) -> int:
-    stream = connection.transport if isinstance(connection, HttpConnection) else None
-    if isinstance(connection, MqttConnection | AmqpConnection | FlowConnection):
-        stream = connection.stream
+    if not isinstance(connection, MqttConnection | AmqpConnection | FlowConnection | HttpConnection):
+        return 0
+    stream = connection.stream
     return 0 if stream is None else stream.buffered_bytes()
 
 

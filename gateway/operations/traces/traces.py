@@ -45,8 +45,7 @@ class ClientTrace:
             raise ClientNotFound(self._client)
         can_be = [each for each in [traceable(one.connection) for one in found] if each is not None]
         if not can_be:
-            what = "is a broker at a link" if found[0].protocol == "flow" else f"speaks {found[0].protocol}"
-            raise Refused(f"{self._client} {what}: connections of MQTT, AMQP and the flow protocol can be traced")
+            raise Refused(f"{self._client} is a broker at a link: links cannot be traced")
         return can_be
 
     def _look(self) -> None:
@@ -59,12 +58,12 @@ class ClientTrace:
 
     def _begin(self, connection: TracedConnection, stream: ByteTransport) -> None:
         address = connection.peer_name()
-        packets = {True: packets_of(connection), False: packets_of(connection)}
+        from_client, to_client = packets_of(connection, self._vpn)
 
-        def seen(from_client: bool, data: bytes) -> None:
+        def seen(is_received: bool, data: bytes) -> None:
             try:
-                for words, size in packets[from_client].read(data):
-                    self._keep("received" if from_client else "sent", address, words, size)
+                for words, size in (from_client if is_received else to_client).read(data):
+                    self._keep("received" if is_received else "sent", address, words, size)
             except Exception:  # the connection goes on, whatever is wrong with its trace
                 log.exception("trace of client %r: a packet cannot be shown", self._client)
 

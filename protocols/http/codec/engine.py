@@ -102,6 +102,15 @@ class HttpEngine:
         return not self._line and not self.in_head and not self.in_body
 
     @property
+    def has_unparsed(self) -> bool:
+        """Whether bytes were read that are not looked at."""
+        return len(self._ahead) > 0
+
+    def unanswered(self) -> tuple[Request, ...]:
+        """Return the requests whose responses are not complete, oldest first."""
+        return tuple(self._line)
+
+    @property
     def unfinished_bytes(self) -> int:
         """The number of bytes of an unfinished request, with the memory of its headers' objects."""
         request = self._request

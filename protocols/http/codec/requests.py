@@ -53,16 +53,16 @@ class Request:
         self.is_last = False  # the connection ends with its answer
         self.is_whole = False  # all of its body is there
         self.is_answered = False
+        self.has_begun = False  # to be answered, with more to come
+        self.is_chunked = False  # the answer
         self.body_bytes = 0  # that have come
         self.output: list[bytes] = []  # of the answer, to be written in its turn
         self.answer_headers: list[tuple[bytes, bytes]] = []  # that every answer to it has
         self._by_name: dict[str, str] = {}
         self._heads = heads
         self._pieces: list[bytes] = []
-        self._is_chunked = False  # the answer
         self._expects_continue = False
         self._is_read = False  # the body is read as it comes
-        self._has_begun = False  # to be answered, with more to come
         self._came: LoopFuture[None] | None = None  # a task waits for more of the body
 
     # --- what comes ---
@@ -209,8 +209,8 @@ class Request:
 
     def answer_problem(self, problem: HttpProblem) -> None:
         """Answer with the error document, in the form that the client accepts; abort a response that has begun."""
-        self.is_last = self.is_last or problem.ends_connection or self._has_begun
-        if self._has_begun:
+        self.is_last = self.is_last or problem.ends_connection or self.has_begun
+        if self.has_begun:
             self._end()
             return
         kind, body = error_document(problem, self.header("accept"))
@@ -220,29 +220,29 @@ class Request:
         """Begin a streamed response."""
         if self.is_answered:
             return
-        self._has_begun = True
-        self._is_chunked = not self.is_http_1_0  # else the end of the connection is that of the answer
+        self.has_begun = True
+        self.is_chunked = not self.is_http_1_0  # else the end of the connection is that of the answer
         fields = [*headers, *self.answer_headers]
-        if self._is_chunked:
+        if self.is_chunked:
             fields.append((b"transfer-encoding", b"chunked"))
         self.output.append(self._heads.head(OK, fields, is_last=self.is_last))
 
     def stream(self, data: bytes) -> None:
         """Give more of it."""
         if data and not self.is_answered:
-            self.output.append(b"%x\r\n%b\r\n" % (len(data), data) if self._is_chunked else data)
+            self.output.append(b"%x\r\n%b\r\n" % (len(data), data) if self.is_chunked else data)
 
     def end_stream(self) -> None:
         """End it."""
         if not self.is_answered:
-            if self._is_chunked:
+            if self.is_chunked:
                 self.output.append(b"0\r\n\r\n")
             self._end()
 
     def pass_on(self, data: bytes) -> None:
         """Give bytes of an answer that another broker has written, head and all."""
         if not self.is_answered:
-            self._has_begun = True
+            self.has_begun = True
             self.output.append(data)
 
     def end_passing(self, *, is_last: bool) -> None:

@@ -164,14 +164,14 @@ async def _follow(
         if found or stream.is_silent:
             client.count_sent(len(found))
             events = [event("message", _line(each, wall_ms), "") for each in found]
-            await client.stream(request, b"".join(events) or SIGN_OF_LIFE)
+            await client.stream_more(request, b"".join(events) or SIGN_OF_LIFE)
             stream.wrote(clock.now_ms())
             if found:
                 bound.browser.inbox.post(BrowserCredit(len(found)))
         else:
             await stream.news()
     if stream.end_reason:
-        await client.stream(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
+        await client.stream_more(request, event("end", orjson.dumps({"reason": stream.end_reason}), ""))
     request.end_stream()
 
 

@@ -291,13 +291,13 @@ async def _stream(
         while stream.end_reason is None:
             data = _events(client, flow, stream, window)
             if data:
-                await client.stream(request, data)
+                await client.stream_more(request, data)
                 stream.wrote(clock.now_ms())
             else:
                 await stream.news()
         if stream.end_reason:
             ended = orjson.dumps({"reason": stream.end_reason})
-            await client.stream(request, event("end", ended, ""))
+            await client.stream_more(request, event("end", ended, ""))
         request.end_stream()
     finally:
         flow.leave(stream)

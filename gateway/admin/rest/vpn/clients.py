@@ -96,13 +96,13 @@ PAYLOAD_PARAMETER: Final = Parameter("payload", "bytes of each payload to show",
     "/clients/{name}/trace",
     Answer(200, "An event for each packet; its data is a TracedPacket", media_type=EVENTS_TYPE),
     NO_CLIENT,
-    Answer(409, "The protocol of the client cannot be traced", PROBLEM),
+    Answer(409, "The client is a broker at a link, which cannot be traced", PROBLEM),
     INVALID_PARAMETER,
     parameters=(PAYLOAD_PARAMETER,),
     level=AccessLevel.READ_WRITE,
 )
 async def trace_client(node: NodeInterface, request: Request) -> Response:
-    """Follow the packets or frames of one client, live and in both directions, also when it connects again."""
+    """Follow the packets, frames or HTTP messages of one client, live, both ways, also on later connections."""
     payload_bytes = whole_number(request, PAYLOAD_PARAMETER) or 0
     if request.method == "HEAD":  # the body of a GET would be endless; HEAD has none
         await node.show_client(path_name(request))  # nothing begins that nobody would end

@@ -188,9 +188,9 @@ def trace(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the packets or frames of a client as they pass, until Ctrl-C is pressed. With --json, one object per line.
+    """Print the packets, frames or HTTP messages of a client as they pass, until Ctrl-C is pressed.
 
-    For clients of MQTT, AMQP and the flow protocol. `in` is from the client, `out` to it. Passwords are never shown.
+    With --json, one object per line. `in` is from the client, `out` to it. Passwords are never shown.
     """
     console = Console(soft_wrap=True, highlight=False)
     try:

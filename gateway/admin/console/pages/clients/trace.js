@@ -35,7 +35,7 @@ export class ClientTrace {
         { title: "Contents", value: contents, long: true },
       ],
       key: (each) => String(each.number),
-      empty: "Press the button: packets are shown as they pass, decoded. Passwords and SASL responses are never shown.",
+      empty: "Press the button: packets are shown as they pass, decoded. Passwords, SASL responses and cookies are never shown.",
     });
     this.table.show([]);
     const clear = h("button", { type: "button", onclick: () => this.#clear() }, "Clear");
