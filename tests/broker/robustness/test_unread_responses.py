@@ -10,6 +10,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.codec.performatives import Begin, Flow, Open
 from support.broker.running_broker import RunningBroker
+from support.network.small_buffers import buffer_little
 
 AMQP_HEADER = b"AMQP\x00\x01\x00\x00"
 SESSION = frame(0, Begin(next_outgoing_id=0, incoming_window=1000, outgoing_window=1000).encode())
@@ -20,11 +21,12 @@ async def goes_on_asking(port: int, first: bytes, asked: bytes) -> None:
     """Say something, then ask until the gateway ends the connection."""
     loop = asyncio.get_running_loop()
     client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.setblocking(False)
     with client:
         await loop.sock_connect(client, ("127.0.0.1", port))
         await loop.sock_sendall(client, first)
+        await loop.sock_recv(client, 1)  # the broker has its end
+        buffer_little(client)
         with suppress(ConnectionResetError, BrokenPipeError):
             while True:
                 await loop.sock_sendall(client, asked)

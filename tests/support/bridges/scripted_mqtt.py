@@ -1,16 +1,14 @@
 """A foreign broker that speaks MQTT, whose every packet is the test's."""
 
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Final, Self
 
 from support.mqtt.packets import Packet, Published, packet, packet_id_of, published, take_packets, u16
+from support.network.small_buffers import buffer_little
 
 ANSWER_S: Final = 20
-FEW_BYTES: Final = 4096
 CONNECT, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, UNSUBSCRIBE = 1, 3, 4, 5, 6, 7, 8, 10
 PINGREQ, DISCONNECT = 12, 14
 
@@ -95,16 +93,8 @@ class Connection:
                     sent = (sent + self._peer.send(data[sent:])) % len(data)
 
     def takes_little(self) -> None:
-        """Have the system keep no more than a few packets that the test does not ask for, on both sides.
-
-        The bridge is in this process. The system would take megabytes of its answers, and each is four bytes.
-        """
-        self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, FEW_BYTES)
-        for file in Path("/proc/self/fd").iterdir():
-            if file.is_socket():
-                with socket.socket(fileno=os.dup(int(file.name))) as other:
-                    if other.family == socket.AF_INET and other.getsockname() == self._peer.getpeername():
-                        other.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, FEW_BYTES)
+        """Have the system keep no more than a few packets that the test does not ask for."""
+        buffer_little(self._peer)
 
     def ends(self) -> None:
         """Wait until the bridge has closed the connection."""
