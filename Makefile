@@ -32,8 +32,9 @@ NOT_AGAIN := $(patsubst %,--ignore=tests/house/test_%.py,amqp_cases compiled_imp
             names_in_pages one_broker pages site style virtual_cases) \
             $(addprefix --ignore=tests/simulation/,broker/test_planted.py network/test_planted_links.py \
             network/moves/test_planted_moves.py replicas/test_planted_replicas.py) \
-            $(addprefix --ignore=tests/unit/,bench demo gateway pipeline pyspark referees scripts storage/replication) \
-            $(addprefix --ignore=tests/unit/protocols/,bridges rest schemas security)
+            $(addprefix --ignore=tests/unit/,bench demo gateway pipeline pyspark referees scripts) \
+            $(addprefix --ignore=tests/unit/protocols/,bridges rest schemas security) \
+            $(addprefix --ignore=tests/unit/storage/,catalog environment integrity replication store)
 # What is run again against several brokers on one machine: what clients and operators do. The list of what
 # needs a single broker is in tests/support/processes/one_broker.py.
 BROKERS  ?= 2

@@ -17,10 +17,16 @@ from sluicegate.testing.ports import WORKERS_MAX
 from support.network.event_loops import LOOPS, RunOnLoop, run_on
 from support.processes.gateway import BROKERS
 from support.processes.one_broker import why_one_broker
+from support.thorough import examples
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
 # Neither judges by the clock: how long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("desk", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "desk",
+    deadline=None,
+    max_examples=examples(100),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
 hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("desk"), derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 

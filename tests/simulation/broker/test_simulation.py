@@ -4,9 +4,10 @@ import pytest
 
 from simulation.command import replay_command
 from simulation.run import STEPS_DEFAULT, run
+from support.thorough import examples
 
 SEEDS_PER_TEST = 2
-SEEDS = 16
+SEEDS = examples(16)
 
 
 @pytest.mark.slow

@@ -4,8 +4,10 @@ import os
 import random
 from typing import Final
 
+from support.thorough import examples
+
 # Of each fuzz test. `make fuzz` plays many more than an ordinary run can wait for, and others each time.
-ROUNDS: Final = int(os.environ.get("SLUICEGATE_FUZZ_ROUNDS", "10000"))
+ROUNDS: Final = int(os.environ.get("SLUICEGATE_FUZZ_ROUNDS", examples(10_000)))
 SEED: Final = int(os.environ.get("SLUICEGATE_FUZZ_SEED", "0"))
 CHANGES_MAX: Final = 4
 

@@ -21,6 +21,7 @@ from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarg
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
 from support.cores.lone_actors import lone_runtime, recorder, turn
+from support.thorough import examples
 
 NAMES = ("p0", "p1", "p2")
 TOPICS = ("moving/1", "moving/2", "staying/1")
@@ -259,7 +260,7 @@ PUBLISH = st.tuples(st.sampled_from(NAMES), st.sampled_from(TOPICS), st.sampled_
 STEPS = st.lists(st.one_of(PUBLISH, st.sampled_from(STEP_WORDS)), max_size=60)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_whatever_is_held_when_each_queue_gets_a_publishers_messages_in_order_and_each_has_one_answer(
     steps: list[tuple[str, str, int] | str],

@@ -22,6 +22,7 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import matches
 from support.cores.lone_actors import lone_runtime
 from support.cores.routing_mesh import Mesh, mqtt
+from support.thorough import examples
 
 
 @pytest.fixture
@@ -469,7 +470,7 @@ def take(mesh: Mesh, model: Model, step: tuple[str, str, str, str, tuple[str, ..
         members.discard(f"{broker}/{member}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(before=steps, first=batches, between=steps, second=batches)
 def test_each_message_goes_where_a_scan_of_all_subscriptions_says(
     before: Steps,

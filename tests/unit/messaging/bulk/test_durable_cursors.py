@@ -15,6 +15,7 @@ from sluicegate.messaging.bulk.durable_cursors import (
     check_bind,
     cursor_from_row,
 )
+from support.thorough import examples
 
 STEPS = st.lists(
     st.tuples(
@@ -36,7 +37,7 @@ class PlainCursor:
         self.acked = dict.fromkeys(range(4), 1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=STEPS)
 def test_bindings_are_fenced_and_positions_only_rise(steps: list[tuple[str, int, int]]) -> None:
     """Goal: never two live epochs, never a position that falls. Method: the same steps to the model, compared."""

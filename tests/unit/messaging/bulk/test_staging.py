@@ -15,6 +15,7 @@ from sluicegate.messaging.bulk.staging import (
     StagingArea,
     StagingRefused,
 )
+from support.thorough import examples
 
 NAMES = ["a", "b"]
 STEPS = st.lists(
@@ -42,7 +43,7 @@ class PlainStaging:
         self.touched_ms = dict.fromkeys(NAMES, 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=STEPS)
 def test_transactions_agree_with_the_plain_model(steps: list[tuple[str, str, int, int]]) -> None:
     """Goal: a name is published at most once, and only what was named. Method: the same steps to both, compared."""

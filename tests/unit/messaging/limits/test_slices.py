@@ -8,6 +8,7 @@ from sluicegate.messaging.limits.counts import PROBES_MAX, SharedCounts, Want, c
 from sluicegate.messaging.limits.slices import Slice
 from sluicegate.messaging.limits.totals import SharedTotal
 from support.cores.shared_counts import ROWS, counts_at, running_brokers, shared_words
+from support.thorough import examples
 
 BROKERS = 3
 SPOOL = key_of("spool", outlives=True)
@@ -132,4 +133,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=examples(40), stateful_step_count=40, deadline=None)

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.ranges import RangeSet
+from support.thorough import examples
 
 LIMIT = 60
 SPANS = st.tuples(st.integers(0, LIMIT), st.integers(0, LIMIT)).map(lambda span: (min(span), max(span)))
@@ -14,7 +15,7 @@ def members(ranges: list[tuple[int, int]]) -> list[int]:
     return [member for first, end in ranges for member in range(first, end)]
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps=STEPS, asked=SPANS)
 def test_ranges_agree_with_a_set(steps: list[tuple[str, tuple[int, int]]], asked: tuple[int, int]) -> None:
     """Goal: no order of changes loses or invents a member. Method: same steps to a set, compare everything it tells."""

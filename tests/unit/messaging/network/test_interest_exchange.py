@@ -24,6 +24,7 @@ from sluicegate.messaging.network.interest import (
     text_of,
 )
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
+from support.thorough import examples
 
 interests = st.builds(
     Interest,
@@ -112,7 +113,7 @@ class TwoBrokers(RuleBasedStateMachine):
         assert set(self.receiver.interests.all()) == self.routed
 
 
-TwoBrokers.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TwoBrokers.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestTwoBrokers = TwoBrokers.TestCase
 
 

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.messaging.network.sequences import Lineages, LinkSequences, place_of_row
+from support.thorough import examples
 
 ranges = st.tuples(st.integers(1, 60), st.integers(1, 8)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 PREFIX = b"\0sales\0"
@@ -56,7 +57,7 @@ others = st.tuples(st.sampled_from(["commit", "refuse", "crash"]), st.tuples(st.
 steps = st.lists(st.one_of(sends, others), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps)
 def test_each_message_is_stored_once_and_answered_only_then(moves: list[tuple[str, tuple[int, int]]]) -> None:
     """A sender that crashes forgets answers that it has not stored, and never moves its floor back."""

@@ -18,6 +18,7 @@ from sluicegate.messaging.network.retained.exchange import (
 )
 from sluicegate.messaging.network.retained.tombstones import KEPT_MS, Tombstones
 from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, COUNTER_MAX, NO_VERSION, Version, VersionClock
+from support.thorough import examples
 
 NAMES = ("a", "b", "c")
 TOPICS = [f"plant/{number}" for number in range(6)]
@@ -210,7 +211,7 @@ class Network(RuleBasedStateMachine):
 
 
 TestNetwork = Network.TestCase
-TestNetwork.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+TestNetwork.settings = settings(max_examples=examples(100), stateful_step_count=60, deadline=None)
 
 
 def one(name: str = "a") -> Broker:

@@ -20,6 +20,7 @@ from sluicegate.messaging.partitions.rules.in_flight import renew_lock
 from sluicegate.messaging.partitions.state.flows import ORDER_OF_ALL, DeliveryRules, Flow
 from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, window_of, written
 from support.cores.partition_machine import PartitionMachine
+from support.thorough import examples
 
 
 class LedgerMachine(PartitionMachine):
@@ -35,7 +36,7 @@ class LedgerMachine(PartitionMachine):
 
 
 TestLedgerAgreesWithThePlainModel = LedgerMachine.TestCase
-TestLedgerAgreesWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLedgerAgreesWithThePlainModel.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 def ledger_with(*flows: Flow, rules: DeliveryRules | None = None) -> Ledger:

@@ -16,6 +16,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.selectors.selector import Selectors
 from support.cores.messages import batch_of, flow_of, published, sequences_of, written
+from support.thorough import examples
 
 BUCKETS = 64
 
@@ -511,5 +512,5 @@ class GroupMachine(RuleBasedStateMachine):
         assert self.ledger.waiting_count == len(self.buckets)
 
 
-GroupMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+GroupMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 TestGroups = GroupMachine.TestCase

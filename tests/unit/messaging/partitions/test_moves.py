@@ -27,6 +27,7 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from support.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
 from support.cores.plain_partition import READY, REPLACED, PlainPartition
+from support.thorough import examples
 
 LEAVING = -1  # in the place of the flow that holds a message
 
@@ -125,7 +126,9 @@ class DepartureMachine(PartitionMachine):
 
 
 TestDeparturesAgreeWithThePlainModel = DepartureMachine.TestCase
-TestDeparturesAgreeWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestDeparturesAgreeWithThePlainModel.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 
 
 def ledger_of(count: int, *, redelivery_count_max: int = 0, dead_letters: bool = True) -> Ledger:

@@ -22,6 +22,7 @@ from sluicegate.messaging.partitions.paging import (
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, delivered, flow_of, numbered, published, sequences_of, written
 from support.cores.partition_machine import PARTITION_ID, PartitionMachine
+from support.thorough import examples
 
 Runs = list[tuple[int, MessageBatch]]
 
@@ -124,7 +125,7 @@ class PagingMachine(PartitionMachine):
 
 
 TestPagingAgreesWithThePlainModel = PagingMachine.TestCase
-TestPagingAgreesWithThePlainModel.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestPagingAgreesWithThePlainModel.settings = settings(max_examples=examples(150), stateful_step_count=50, deadline=None)
 
 
 PAGES, READS_MAX = 3 * PAGES_LOADED_MAX, 200
@@ -189,7 +190,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=STEPS, page_bytes=st.sampled_from([1, 10, 50]), limit=st.sampled_from([1, 4, 100]))
 def test_a_consumer_sees_the_same_with_pages_and_without(
     steps: list[tuple[str, int, int]], page_bytes: int, limit: int

@@ -19,6 +19,7 @@ from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE
 from support.cores.messages import batch_of, flow_of, numbered, sequences_of
 from support.cores.partition_machine import PartitionMachine
 from support.cores.plain_partition import PlainPartition
+from support.thorough import examples
 
 PREPARED = -1  # in the place of the flow that holds a message
 
@@ -102,7 +103,9 @@ class PreparedMachine(PartitionMachine):
 
 
 TestPreparedAgreesWithThePlainModel = PreparedMachine.TestCase
-TestPreparedAgreesWithThePlainModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestPreparedAgreesWithThePlainModel.settings = settings(
+    max_examples=examples(100), stateful_step_count=40, deadline=None
+)
 
 
 def ledger_of(count: int, *, order: int = ORDER_NONE) -> Ledger:

@@ -13,9 +13,10 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.partitions.state.segments import marks_of
 from support.cores.messages import flow_of, numbered, published, sequences_of
 from support.cores.spool_machine import SpoolMachine
+from support.thorough import examples
 
 TestTheSpoolKeepsItsPromises = SpoolMachine.TestCase
-TestTheSpoolKeepsItsPromises.settings = settings(max_examples=200, stateful_step_count=80, deadline=None)
+TestTheSpoolKeepsItsPromises.settings = settings(max_examples=examples(200), stateful_step_count=80, deadline=None)
 
 
 def stored_with(

@@ -9,6 +9,7 @@ from sluicegate.messaging.partitions.recovery import StoredPage, StoredPartition
 from sluicegate.messaging.partitions.state.segments import GAP_SETTLED, UNKNOWN_MARKS, Gap
 from support.cores.logged_partition import PARTITION_ID, LoggedPartition
 from support.cores.messages import batch_of, numbered
+from support.thorough import examples
 
 WHAT = [
     *["append", "append", "append unstored", "journal", "page out", "plan", "write", "deliver", "deliver"],
@@ -106,7 +107,7 @@ class Steps:
     page_bytes=1,
     limit=4,
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps=STEPS, page_bytes=st.sampled_from([1, 10, 50]), limit=st.sampled_from([1, 4, 100]))
 def test_consumers_see_the_same_with_a_log_and_without_and_nothing_is_left_over(
     steps: list[tuple[str, int, int]], page_bytes: int, limit: int
@@ -352,7 +353,7 @@ def test_a_range_ends_behind_a_stretch_that_is_larger_than_it_may_be_whatever_fo
     assert partition.log.cut(2, bytes_max=10, rows_max=0) == 3
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=12), st.integers(1, 15), st.integers(1, 40))
 def test_ranges_cut_one_behind_the_other_have_every_row_and_none_has_too_many(
     batches: list[tuple[int, bool]], rows_max: int, bytes_max: int

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.partitions.state.segments import CHUNK_SEGMENTS_MAX, Segment, SegmentList
 from support.cores.messages import numbered
+from support.thorough import examples
 
 CHUNKS = 3
 
@@ -45,7 +46,7 @@ def test_a_chunk_that_is_settled_in_the_middle_leaves_no_gap_in_what_is_found(nu
     assert segments.overlapping(1, 1 << 20) == plain
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(removed=st.lists(st.integers(0, CHUNKS * CHUNK_SEGMENTS_MAX - 1), unique=True))
 def test_remaining_segments_are_found_after_removals_in_any_order(removed: list[int]) -> None:
     """Goal: removal anywhere keeps the list whole. Method: the same removals from a plain list, then every look-up."""

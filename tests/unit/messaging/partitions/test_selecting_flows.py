@@ -23,6 +23,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules, Flow
 from sluicegate.messaging.selectors.selector import Selectors
 from support.cores.messages import batch_of, delivered, flow_of, published, sequences_of, written
+from support.thorough import examples
 
 SELECTORS = Selectors({})
 
@@ -324,5 +325,5 @@ class SelectingMachine(RuleBasedStateMachine):
         assert self.ledger.effects.discards.get(DISCARD_UNDELIVERABLE, 0) == self.dropped_count
 
 
-SelectingMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+SelectingMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)
 TestSelectingFlows = SelectingMachine.TestCase

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.messaging.queues.assignment.rebalance import assign_partitions
+from support.thorough import examples
 
 FLOWS = st.lists(st.integers(1, 5), unique=True, max_size=5)
 OWNERS = st.lists(st.integers(0, 6), max_size=6)  # 0: nobody; 6 and those not bound: gone
@@ -26,7 +27,7 @@ def is_balanced(wanted: list[int], flow_ids: list[int]) -> bool:
     return 0 not in owned and max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(owners=OWNERS, flow_ids=FLOWS)
 def test_no_balanced_assignment_moves_less(owners: list[int], flow_ids: list[int]) -> None:
     """Goal: sticky (solace 5.3). Method: try every assignment there is."""

@@ -20,6 +20,7 @@ from sluicegate.messaging.queues.assignment.rebalance import (
     Move,
     Rebalancer,
 )
+from support.thorough import examples
 
 DELAY_MS, HANDOFF_MS = 5000, 3000
 
@@ -528,7 +529,7 @@ class RebalanceMachine(RuleBasedStateMachine):
 
 
 TestRebalancing = RebalanceMachine.TestCase
-TestRebalancing.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestRebalancing.settings = settings(max_examples=examples(300), stateful_step_count=50, deadline=None)
 
 
 def test_the_consumers_of_an_exclusive_queue_are_active_one_after_the_other() -> None:

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED
 from sluicegate.messaging.queues.assignment.slots import partition_in
 from support.cores.moving_queue import DELAY_MS, HANDOFF_MS, Held, MovingQueue
+from support.thorough import examples
 
 KEYS = ["", "a", "b", "c", "d", "e", "f", "g"]
 CLIENTS = ["c1", "c2", "c3", "c4"]
@@ -125,7 +126,7 @@ class RescaleMachine(RuleBasedStateMachine):
         assert queue.wanted < 2 or loads[1] - loads[0] <= 1
 
 
-RescaleMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+RescaleMachine.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=40, deadline=None)
 TestRescale = RescaleMachine.TestCase
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.keys import HASH_SLOTS
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in, resized_slots
+from support.thorough import examples
 
 COUNTS = st.one_of(st.integers(1, 12), st.integers(1, 1000))
 
@@ -22,7 +23,7 @@ def test_a_fresh_map_is_the_hash_modulo_the_count(count: int) -> None:
     assert owners_in(modulo_slots(count)) == [key_hash % count for key_hash in range(HASH_SLOTS)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(counts=st.lists(COUNTS, min_size=2, max_size=4))
 def test_a_resized_map_is_even_and_moves_as_little_as_can_be(counts: list[int]) -> None:
     """Goal: no slot moves without need. Method: the least that must move is what is over the largest shares allowed."""

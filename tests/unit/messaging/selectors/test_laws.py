@@ -16,6 +16,7 @@ from sluicegate.messaging.message.headers import Headers, UserPropertyValue
 from sluicegate.messaging.selectors.dialects import ACTIVEMQ, STANDARD, Dialect
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
+from support.thorough import examples
 
 NAMES = ("a", "b", "c", "text", "flag", "is", "m x", "größe")  # the last three: reserved, spaced, not ASCII
 UNKNOWN = 0.5
@@ -324,7 +325,7 @@ def compiled_or_refused(text: str) -> Selector | SelectorError:
 
 @given(form=conditions, message=messages)
 @example(form=("NOT", ("=", ("name", "a"), ("constant", 1))), message={})
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_selector_comes_to_what_the_plain_evaluator_says(form: Form, message: dict[str, UserPropertyValue]) -> None:
     expected = truth(form, message)
     batch = batch_of(message)
@@ -336,7 +337,7 @@ def test_a_selector_comes_to_what_the_plain_evaluator_says(form: Form, message: 
 @given(form=conditions_of_activemq, message=messages)
 @example(form=("NOT", ("=", ("constant", 1), ("name", "a"))), message={})
 @example(form=("=", ("-", ("/", ("name", "a"), ("constant", 0)), ("name", "a")), ("name", "a")), message={"a": -0.0})
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_in_activemqs_dialect_it_comes_to_what_the_plain_evaluator_of_that_says(
     form: Form, message: dict[str, UserPropertyValue]
 ) -> None:
@@ -352,7 +353,7 @@ def test_in_activemqs_dialect_it_comes_to_what_the_plain_evaluator_of_that_says(
 
 
 @given(form=conditions, message=messages)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_the_normal_form_reads_back_as_the_same_selector(form: Form, message: dict[str, UserPropertyValue]) -> None:
     selector = compiled(written(form))
     again = compiled(selector.normal_text)
@@ -371,7 +372,7 @@ WORDS = (
 
 
 @given(text=st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join) | st.text(max_size=60))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_no_text_does_more_than_be_refused(text: str) -> None:
     """Whatever is no selector raises SelectorError, within the text; whatever is one can be asked and written down."""
     selector = compiled_or_refused(text)
@@ -383,7 +384,7 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
 
 
 @given(form=conditions, cut=st.integers(0, 200), put=st.sampled_from(WORDS))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_selector_with_a_change_is_a_selector_or_refused(form: Form, cut: int, put: str) -> None:
     text = written(form)
     changed = text[:cut] + put + text[cut + 1 :]

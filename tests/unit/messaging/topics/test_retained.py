@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.topics.retained import RetainedTopics
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
+from support.thorough import examples
 
 V = TypeVar("V")
 
@@ -61,7 +62,7 @@ def topics_matching(held: RetainedTopics[str], text: str, syntax: Syntax = MQTT)
     return sorted(topic for topic, _ in matched(held, parse_filter(text, syntax)))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     steps=st.lists(STEPS, max_size=40),
     filters=st.lists(MQTT_FILTERS | SMF_FILTERS, min_size=1, max_size=8),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
+from support.thorough import examples
 
 MQTT, SMF = Syntax.MQTT, Syntax.SMF
 
@@ -70,7 +71,7 @@ def index_of(*filters: str, syntax: Syntax = MQTT) -> SubscriptionIndex[str]:
     return index
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(steps=st.lists(STEPS, max_size=40), topics=st.lists(TOPICS, min_size=1, max_size=8))
 def test_the_index_agrees_with_the_plain_model(steps: list[Step], topics: Iterable[str]) -> None:
     """Goal: no order of changes loses or invents a match. Method: same steps to both, compare every topic."""

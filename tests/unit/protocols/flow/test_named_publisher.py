@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.protocols.flow.publishers.publisher import EPOCH_PLACE, NamedPublisher, place_of_row
+from support.thorough import examples
 
 WINDOW = 8
 
@@ -129,7 +130,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(steps=STEPS)
 def test_nothing_is_stored_twice_and_no_refusal_is_lost(steps: list[tuple[str, int, bool]]) -> None:
     """Flow: publishing, resumption. Method: any order of runs, answers, broken connections and crashes."""

@@ -14,6 +14,7 @@ from sluicegate.protocols.mqtt.session.packet_ids import (
     IdRuns,
     SentIds,
 )
+from support.thorough import examples
 
 STEPS = st.lists(
     st.tuples(
@@ -94,7 +95,7 @@ def meaning(runs: list[InflightRun]) -> dict[int, int]:
     return {run.first_packet_id + step: run.first_sequence + step for run in runs for step in range(run.count)}
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps=STEPS)
 def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> None:
     """Goal: no order of answers loses an id, or gives one out that is in use. Method: same steps to a dict, compare."""
@@ -136,7 +137,7 @@ def test_ids_stand_for_what_they_were_given_to(steps: list[tuple[str, int]]) -> 
         free_count -= ids.allocate(free_count, sequence, AT_LEAST_ONCE, SOURCE).count
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(steps=KEPT_STEPS)
 def test_an_id_that_a_client_knows_from_before_goes_to_who_asks_for_it(
     steps: list[tuple[str, int]],

@@ -15,6 +15,7 @@ from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
 from support.mqtt.conversation import WALL_MS, Conversation, all_rows, connected
+from support.thorough import examples
 
 LEVELS = (3, 4, 5)
 
@@ -238,7 +239,7 @@ def test_written_packets_are_read_back(rows: list[tuple[str, bytes]], level: int
 SHARED_HEADERS = (None, Headers(content_type="x"), Headers(expires_at_ms=WALL_MS + 5_000))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     rows=st.lists(
         st.tuples(st.sampled_from(["a", "long/topic", "other/topic", "third/topic"]), st.integers(0, 2),
@@ -364,7 +365,7 @@ class Alone(NamedTuple):
         return len(skipped), conversation.said()
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     payload=st.sampled_from([b"", b"a", b"c" * 60, b"d" * 4096, b"e" * 4097]),
     qos=st.integers(0, 2),

@@ -8,6 +8,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent, PublishReceived
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
 from support.mqtt.conversation import Row, all_rows, connected, rows_of
+from support.thorough import examples
 
 Said = object
 
@@ -80,7 +81,7 @@ def test_any_split_of_a_stream_says_the_same(data: st.DataObject, level: int) ->
     assert pieces.said() == whole.said()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.data(), st.sampled_from([3, 4, 5]))
 def test_single_bytes_say_the_same(data: st.DataObject, level: int) -> None:
     """T012, for every packet."""

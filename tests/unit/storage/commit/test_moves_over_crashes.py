@@ -10,6 +10,7 @@ from sluicegate.storage.commit.planner import Commit
 from support.cores.messages import published
 from support.cores.spool_in_memory import Place, SpoolInMemory
 from support.cores.spool_machine import PARTITIONS, SpoolMachine
+from support.thorough import examples
 
 
 class SpoolWithMoves(SpoolInMemory):
@@ -86,4 +87,4 @@ class MovesMachine(SpoolMachine):
 
 
 TestMovesSurvive = MovesMachine.TestCase
-TestMovesSurvive.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestMovesSurvive.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

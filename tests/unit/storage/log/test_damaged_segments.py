@@ -14,6 +14,7 @@ from sluicegate.storage.log.segment import HEADER_BYTES
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.log_files import Framed, flip, frames_in, segments_in
 from support.storage.sample_records import page_bytes, publish_job
+from support.thorough import examples
 
 INCARNATION = 5
 RECORDS = {number: b"record %d " % number * (3 * number) for number in range(1, 7)}
@@ -180,7 +181,7 @@ def check_spool(folder: Path, damaged: set[int], *, is_silent: bool) -> None:
     store.close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_spool_with_a_flipped_bit_or_a_truncated_segment_serves_the_rest(
     spool: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -8,6 +8,7 @@ from scramp import ScramMechanism
 from sluicegate.protocols.flow.client.errors import AuthenticationRefused
 from sluicegate.protocols.flow.client.options import ClientOptions, Target, target_of
 from sluicegate.protocols.flow.client.session.authentication import ScramExchange, mechanisms_for
+from support.thorough import examples
 
 NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 NAMES = st.text("abcäöß =,ªⅨ\u00a0\u00ad中", min_size=1, max_size=12).filter(lambda text: text.strip("\u00ad") != "")
@@ -26,7 +27,7 @@ def test_the_example_of_the_standard_is_spoken_word_for_word() -> None:
         exchange.check(b"v=" + b"A" * 43 + b"=")
 
 
-@settings(max_examples=20)  # each costs both sides 4096 rounds
+@settings(max_examples=examples(20))  # each costs both sides 4096 rounds
 @given(user=NAMES, password=NAMES)
 def test_names_and_passwords_of_any_script_are_proven(user: str, password: str) -> None:
     """RFC 4013, RFC 5802: both sides prepare them alike."""
