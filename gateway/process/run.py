@@ -5,9 +5,11 @@ import gc
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import final
 
 from sluicegate.actors.runtime.clock import Clock, SystemClock
@@ -219,13 +221,17 @@ def _url_option(admin_port: int | None) -> str:
 
 
 def first_commands(mqtt_port: int | None, admin_port: int | None) -> list[str]:
-    """Return lines with the first three commands to try; none without a port for MQTT."""
+    """Return lines with the first three commands to try; none without a port for MQTT.
+
+    The command may not be on the path: `make run` and `gateway/bin/sluicegate serve` activate no environment.
+    """
     if mqtt_port is None:
         return []
+    place = "" if shutil.which("sluicegate") else f" (the command is in {Path(sys.executable).parent})"
     port = "" if mqtt_port == 1883 else f" --port {mqtt_port}"
     url = _url_option(admin_port)
     return [
-        "Try, in another terminal (in .venv/bin when it was made by `make run`):",
+        f"Try, in another terminal{place}:",
         f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",
         f"  sluicegate sub --queue orders{port}",
         f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",

@@ -104,6 +104,11 @@ def test_the_debian_package_has_files_that_are_there_and_needs_its_python() -> N
     assert {"python3 (>= 3.11)", "python3 (<< 3.12)"} <= set(described["depends"])
 
 
+def test_nothing_in_the_debian_package_is_writable_by_a_group() -> None:
+    """Whatever the umask was of whoever checked the sources out: nfpm keeps the modes of files, less these bits."""
+    assert int(package()["umask"], 8) == 0o022
+
+
 def test_the_debian_package_lays_things_where_the_unit_looks_for_them() -> None:
     places = {each["dst"] for each in package()["contents"]}
     unit = (ROOT / "deploy" / "systemd" / "sluicegate.service").read_text()
