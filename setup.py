@@ -15,7 +15,10 @@ them from pip's output.
 """
 
 import os
+import shlex
+import shutil
 import sys
+import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -177,9 +180,24 @@ def go_on_without(why: str) -> None:
     say(f"WARNING: installing the pure package, several times slower: {why}")
 
 
+def missing_compiler() -> str | None:
+    """Return the C compiler that setuptools would call, if it is not here: translating takes minutes, for nothing then.
+
+    None if it is here, and where setuptools looks for one in its own way, as on Windows.
+    """
+    command = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "")
+    if not command or shutil.which(command[0]) is not None:
+        return None
+    return command[0]
+
+
 def extensions() -> list[Any]:
     """Return the extensions that mypyc makes of the compiled sources; none for a pure build."""
     if os.environ.get("SLUICEGATE_PURE") == "1" or not BUILDING.intersection(sys.argv):
+        return []
+    compiler = missing_compiler()
+    if compiler is not None:
+        go_on_without(f"there is no C compiler: {compiler} is not on the path")
         return []
     try:
         from mypyc.build import mypycify

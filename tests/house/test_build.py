@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +38,32 @@ def test_the_build_under_test_is_the_one_asked_for() -> None:
 def test_all_of_the_list_is_compiled_or_none_of_it(setup_file: ModuleType) -> None:
     listed = {Path(source).with_suffix("").as_posix().replace("/", ".") for source in setup_file.compiled_sources()}
     assert set(build.compiled_modules()) == (listed if build.compiled() else set())
+
+
+def test_without_a_compiler_nothing_is_translated(
+    setup_file: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That takes minutes. The pure package is installed, with a warning, unless extensions are required."""
+    monkeypatch.setattr(sys, "argv", ["setup.py", "bdist_wheel"])
+    monkeypatch.setenv("CC", "no-such-compiler -pthread")
+    monkeypatch.delenv("SLUICEGATE_PURE", raising=False)
+    monkeypatch.setenv("SLUICEGATE_REQUIRE_EXT", "0")
+    assert setup_file.extensions() == []
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.endswith("several times slower: there is no C compiler: no-such-compiler is not on the path")
+    monkeypatch.setenv("SLUICEGATE_REQUIRE_EXT", "1")
+    with pytest.raises(SystemExit, match="nothing could be compiled"):
+        setup_file.extensions()
+
+
+def test_a_compiler_that_is_here_is_found_with_its_options(
+    setup_file: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cc").write_text("#!/bin/sh\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "cc -pthread")
+    assert setup_file.missing_compiler() is None
 
 
 def test_each_exception_from_compiling_still_names_a_file(setup_file: ModuleType) -> None:
