@@ -221,7 +221,7 @@ def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayP
     expect(page.locator("h1")).to_have_text(name)
     page.get_by_role("button", name="Edit").click()
     answer(page, "Change", enabled="false", allow_anonymous="true")
-    expect(page.locator("#page")).to_contain_text("shut down, defined by: operator")
+    expect(page.locator("#page")).to_contain_text("shut down, created by an operator")
     expect(page.locator("#page")).to_contain_text("max connection count7")
 
     running.create_queue("orders", vpn=name)

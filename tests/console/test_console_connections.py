@@ -66,7 +66,7 @@ def test_a_client_is_shown_with_all_it_agreed_on_and_disconnected(page: Page, de
     go(page, "clients")
     row(page, name).click()
     expect(page.locator("h1")).to_have_text(name)
-    for said in ("mqtt 5.0, from 127.0.0.1:", "Session expiry1 h 0 min", "Willplant/gone, 3 B, QoS 1"):
+    for said in ("MQTT 5.0, from 127.0.0.1:", "Session expiry1 h 0 min", "Willplant/gone, 3 B, QoS 1"):
         expect(page.locator("#page")).to_contain_text(said)
     expect(row(page, f"{name}/commands", table="Subscriptions")).to_be_visible()
 

@@ -11,6 +11,12 @@ from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 DETAILS: Final = ("queues/wide", "queues/wide/messages", "templates", "message-vpns/default", "clients/worker")
+# From now on the page's requests wait until letAnswersCome() is called.
+HOLD_ANSWERS: Final = """void (() => {
+    const { fetch } = window, held = [];
+    window.fetch = (...request) => new Promise(sent => held.push(() => sent(fetch(...request))));
+    window.letAnswersCome = () => { window.fetch = fetch; for (const send of held) send(); };
+})()"""
 LINE_PIXELS_MIN: Final = 50  # of the colour of a series; its legend is no part of the canvas
 # How many pixels of a chart have the colour of its first series, in each chart of the page.
 PIXELS_OF_SERIES: Final = """[...document.querySelectorAll(".plot canvas")].map(canvas => {
@@ -51,7 +57,7 @@ def page(browser: str, running: GatewayProcess) -> Iterator[FirefoxPage]:
 
 def go(page: FirefoxPage, path: str) -> None:
     """Open a page of the console by its address, and wait until it shows something of the gateway."""
-    page.evaluate(f"void (document.querySelector('#contents').replaceChildren(), location.hash = {f'#/{path}'!r})")
+    page.evaluate(f"void (document.querySelector('#head').replaceChildren(), document.querySelector('#contents').replaceChildren(), location.hash = {f'#/{path}'!r})")
     page.wait_for("document.querySelector('#page h1') !== null")
     page.wait_for_answers()
     page.wait_for_text("#state", "live")
@@ -68,6 +74,20 @@ def test_every_page_opens_without_an_error(page: FirefoxPage, running: GatewayPr
             assert page.text("#page h1") not in ("", "Not found"), path
             assert page.text("#page").strip() != page.text("#page h1"), path
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_what_is_typed_before_the_first_answer_is_kept(page: FirefoxPage, running: GatewayProcess) -> None:
+    for name in ("kept-1", "other-1"):
+        running.create_queue(name)
+    page.evaluate(HOLD_ANSWERS)
+    page.evaluate("void (location.hash = '#/queues')")
+    page.wait_for_text("#page h1", "Queues")
+    page.type("#page input[type=search]", "kept")
+    assert page.evaluate("document.querySelector('#page input[type=search]').value") == "kept"
+    page.evaluate("void letAnswersCome()")
+    page.wait_for("document.querySelector('tr[data-key=kept-1]') !== null")
+    assert page.evaluate("document.querySelector('tr[data-key=other-1]') === null")
+    assert page.evaluate("document.activeElement.value") == "kept"
 
 
 def test_figures_are_live(page: FirefoxPage, running: GatewayProcess) -> None:

@@ -177,6 +177,34 @@ def test_buttons_and_keys_act_on_an_object_after_the_first_answer(
     expect(page.locator("dialog[open]")).to_contain_text(f"Purge {name}?")
 
 
+LISTS: Final = (
+    *(("queues", "figures/queues"), ("clients", "clients?"), ("mqtt-sessions", "mqtt-sessions?")),
+    *(("subscriptions", "smrp/subscriptions?"), ("retained-messages", "retained-messages?")),
+    *(("events", "events?"), ("users", "users$"), ("message-vpns", "message-vpns$")),
+)
+
+
+@pytest.mark.parametrize(("path", "asked"), LISTS)
+def test_the_filter_of_a_list_keeps_what_is_typed_before_the_first_answer(page: Page, path: str, asked: str) -> None:
+    expect(page.locator("#state")).to_have_text("live")
+    answers = re.compile(asked.replace("?", r"\?"))
+    held = hold(page, answers)
+    go(page, path)
+    expect(page.locator("#contents")).to_have_attribute("disabled", "")
+    page.keyboard.press("/")
+    page.keyboard.type("no-such-name")
+    typed = page.locator("#page input[type=search]").first
+    expect(typed).to_have_value("no-such-name")
+    expect(page.locator("#contents table + p")).not_to_be_visible()  # nobody knows yet that nothing fits
+    page.route(answers, lambda route: route.continue_())
+    for each in held:
+        each.continue_()
+    expect(page.locator("#page")).to_contain_text(re.compile("No .* match"))
+    expect(page.locator("#page tbody tr")).to_have_count(0)
+    expect(typed).to_have_value("no-such-name")
+    expect(typed).to_be_focused()
+
+
 def test_an_action_goes_on_when_its_dialog_is_closed_and_is_reported(
     page: Page, running: GatewayProcess, own: Own
 ) -> None:

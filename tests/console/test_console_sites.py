@@ -28,6 +28,7 @@ def page(browser: Browser, node: MemoryNode) -> Iterator[Page]:
 
 def test_what_the_standby_site_lacks_is_shown_and_its_loss_accepted(page: Page, node: MemoryNode) -> None:
     sites = page.locator("section").filter(has_text="Sites")
+    expect(page.locator("#page")).to_contain_text("replica b owns it")
     expect(sites).to_contain_text("This is site london, which is standby, with epoch 3; site paris is active")
     expect(sites).to_contain_text("lacks 12 messages, about 2.0 KiB, the oldest from 1 s ago")
     expect(sites).to_contain_text("/data/surplus-london-epoch-2.jsonl")
@@ -71,6 +72,16 @@ def test_a_replica_that_is_away_says_nothing_and_nobody_can_take_over_for_it(pag
     expect(page.locator("tr[data-key=a] td").nth(3)).to_have_text("\N{EN DASH}")
     expect(hand_over).to_be_disabled()
     expect(hand_over).to_have_attribute("title", "no standby could take over now")
+
+
+def test_a_broker_that_nobody_owns_is_wrong_unless_the_other_site_serves_it(page: Page, node: MemoryNode) -> None:
+    lost = page.get_by_role("alert")
+    node.cluster = replace(ORDERS, owner="")
+    expect(page.locator("#page")).to_contain_text("site paris serves it")
+    expect(lost).to_be_hidden()
+    node.replication = replace(LONDON, mate_role="standby")
+    expect(lost).to_contain_text("No replica is known to own the broker")
+    expect(page.get_by_role("button", name="Hand over")).to_be_disabled()
 
 
 def test_a_broker_with_one_site_has_no_such_section(page: Page, node: MemoryNode) -> None:

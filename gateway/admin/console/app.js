@@ -34,7 +34,7 @@ import * as spool from "./pages/spool.js";
 import { accountWords, learnAccess, seesNode } from "./widgets/access.js";
 import { attempt, notice } from "./widgets/dialogs.js";
 import { h, setText } from "./widgets/elements.js";
-import { listen, moveRow, showKeys, takeKeys } from "./widgets/keys.js";
+import { listen, moveRow, openRow, showKeys, takeKeys } from "./widgets/keys.js";
 import { closeMenu, prepareMenu } from "./widgets/menu.js";
 
 const REFRESH_MS = 2_000;
@@ -102,11 +102,13 @@ const DETAILS = {
   [messageVpn.MESSAGE_VPNS]: messageVpn,
 };
 
+const head = document.getElementById("head"); // of the page: its filter takes what is typed before the first answer
 const place = document.getElementById("contents"); // while disabled, so are all buttons and fields in it
 const state = document.getElementById("state");
 const vpnChoice = document.getElementById("vpn");
 let open = { refresh: async () => {} }; // the open page: {refresh, keys, back, close}; all but refresh are optional
 let refreshing = null; // the page that is being refreshed
+let hasReplicas = false; // the owner of the broker may become a standby, and a standby the owner
 let begun = false; // the access levels are known; until then no page opens, which would be replaced
 let paused = false;
 let timer = 0;
@@ -141,14 +143,16 @@ function openNothing() {
 function missing(text) {
   place.disabled = false;
   takeKeys([]);
+  head.replaceChildren();
   place.replaceChildren(h("h1", {}, "Not found"), h("p", {}, text), h("p", {}, h("a", { href: "#/" }, "Overview")));
 }
 
 function turn() {
   const { page, parts, name } = target();
   open.close?.();
+  head.replaceChildren();
   place.replaceChildren();
-  open = page.open(place, parts.slice(1));
+  open = page.open(place, parts.slice(1), head);
   place.disabled = true; // until the first answer: before it, nobody knows what there is to act on
   takeKeys([]);
   for (const link of document.querySelectorAll("#pages a[data-path]")) {
@@ -188,6 +192,7 @@ async function refresh() {
       return;
     }
     if (problem.status && target().parts.length < 2) enable(); // a list may be refused, and a new object allowed
+    if (problem.status && hasReplicas) await learnRole();
     showState(problem.status ? "refused" : "no answer", problem.message);
   }
   if (open !== page) return; // the other page has its own refresh
@@ -224,7 +229,8 @@ async function showAccess() {
   setText(line, accountWords());
   line.hidden = !accountWords();
   const cluster = seesNode() ? await latest("cluster") : null;
-  const isStandby = cluster !== null && cluster.role !== "owner";
+  hasReplicas = cluster !== null;
+  const isStandby = hasReplicas && cluster.role !== "owner";
   for (const { path, ofNode } of PAGES) {
     const isOne = path === replicas.REPLICAS;
     const hidden = (Boolean(ofNode) && !seesNode()) || (isOne ? cluster === null : isStandby);
@@ -233,6 +239,15 @@ async function showAccess() {
   for (const group of document.querySelectorAll("#pages .group")) group.hidden = !group.querySelector("a:not([hidden])");
   if (isStandby) location.hash = `#/${replicas.REPLICAS}`;
   return isStandby;
+}
+
+/** Show the pages of what this replica has become: a standby has one. */
+async function learnRole() {
+  try {
+    if (!(await showAccess())) await offerVpns();
+  } catch {
+    // the state says it
+  }
 }
 
 /** Offer the message VPNs if the account may see them all; otherwise the address names one, as `?vpn=NAME`. */
@@ -262,7 +277,7 @@ async function begin() {
 }
 
 function focusFilter() {
-  place.querySelector("input[type=search], input:not([type=checkbox])")?.focus();
+  document.querySelector("#page :is(input[type=search], input:not([type=checkbox]))")?.focus();
 }
 
 /** Close the list of pages or the open details of the page, or go one level up. */
@@ -292,13 +307,14 @@ listen([
   ...PAGES.slice(0, DIGITS).map(({ path, title }, at) => ({ key: String(at + 1), meaning: title, press: () => (location.hash = `#/${path}`) })),
   { key: "j", meaning: "next row", press: () => moveRow(1) },
   { key: "k", meaning: "previous row", press: () => moveRow(-1) },
-  { key: "Enter", meaning: "open the row", press: () => document.activeElement?.click() },
+  { key: "Enter", meaning: "open the row", press: openRow, ofRows: true },
   { key: "/", meaning: "filter", press: focusFilter },
   { key: "r", meaning: "refresh now", press: refresh },
   { key: "p", meaning: "pause or resume", press: pause },
   { key: "Escape", meaning: "back", press: back },
 ]);
 window.addEventListener("hashchange", () => begun && turn());
+window.addEventListener(replicas.ROLE_CHANGED, learnRole);
 window.addEventListener(messageVpn.CHANGED, () => attempt(offerVpns));
 document.addEventListener("visibilitychange", () => document.hidden || paused || refresh());
 vpnChoice.addEventListener("change", () => {

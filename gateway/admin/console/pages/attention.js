@@ -4,6 +4,7 @@ import { get } from "../api/admin.js";
 import { seesNode } from "../widgets/access.js";
 import { h } from "../widgets/elements.js";
 import { count, counted, size } from "../widgets/words.js";
+import { eventWords } from "./events.js";
 import { queueAddress } from "./queues/figures.js";
 
 const OF_A_KIND_MAX = 4; // that are named; the others are counted
@@ -126,12 +127,13 @@ async function askElsewhere() {
     seesNode() ? get("links") : { links: [] },
     seesNode() ? get("events", { limit: EVENTS_MAX }) : { events: [] },
   ]);
-  return [
-    ...down("Bridge", bridges, "bridges"),
-    ...down("Delivery point", points, "rest-delivery-points"),
-    ...down("The link to", links.links, "network"),
-    ...warnings(told.events),
+  const things = [
+    { event: "VPN_BRIDGING_LINK_DOWN", found: down("Bridge", bridges, "bridges") },
+    { event: "VPN_REST_CONSUMER_DOWN", found: down("Delivery point", points, "rest-delivery-points") },
+    { event: "SYSTEM_NETWORK_LINK_DOWN", found: down("The link to", links.links, "network") },
   ];
+  const said = new Set(things.filter((each) => each.found.length).map((each) => each.event)); // once is enough
+  return [...things.flatMap((each) => each.found), ...warnings(told.events.filter((each) => !said.has(each.event)))];
 }
 
 function down(what, all, page) {
@@ -147,5 +149,5 @@ function warnings(events) {
     if (!["warning", "error"].includes(each.level) || each.time_ms < Math.max(newest, Date.now()) - EVENTS_MS) continue;
     kinds.set(each.event, { each, number: (kinds.get(each.event)?.number ?? 0) + 1 });
   }
-  return [...kinds.values()].map(({ each, number }) => ({ bad: each.level === "error", text: `${number > 1 ? `${count(number)} times in ten minutes: ` : ""}${each.text}`, href: `#/events/${encodeURIComponent(each.event)}` }));
+  return [...kinds.values()].map(({ each, number }) => ({ bad: each.level === "error", text: `${number > 1 ? `${count(number)} times in ten minutes: ` : ""}${eventWords(each)}`, href: `#/events/${encodeURIComponent(each.event)}` }));
 }

@@ -30,7 +30,7 @@ export function open(place) {
   const table = new LiveTable({
     label: "REST delivery points",
     columns: [
-      { title: "Name", value: (each) => each.name },
+      { title: "Name", value: (each) => each.name, cell: (each) => h("a", { href: pointAddress(each.name), tabindex: -1 }, each.name) },
       { title: "State", value: pointWords, long: true },
       { title: "Queues", value: (each) => each.definition.queue_bindings.map((binding) => binding.queue).join(", ") || "–", wide: true },
       { title: "REST consumers", value: (each) => each.definition.rest_consumers.map((consumer) => consumer.name).join(", ") || "–", wide: true },
@@ -40,10 +40,10 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => (location.hash = pointAddress(each.name)),
     sort: { column: 0, descending: false },
-    empty: "No REST delivery points.",
+    empty: "No delivery points. A delivery point sends the messages of queues to web servers, as HTTP requests.",
   });
   const tools = h("div", { class: "bar-of-tools" }, actionButton("New delivery point", () => attempt(create)));
-  place.append(h("h1", {}, "REST delivery points"), tools, table.element);
+  place.append(h("h1", {}, "Delivery points"), tools, table.element);
 
   async function refresh() {
     table.show((await get(POINTS))[POINTS.replaceAll("-", "_")]);

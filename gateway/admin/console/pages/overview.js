@@ -6,7 +6,7 @@ import { seesNode } from "../widgets/access.js";
 import { Tile, bar } from "../widgets/charts.js";
 import { h, setText } from "../widgets/elements.js";
 import { LiveTable } from "../widgets/table.js";
-import { count, rate, size } from "../widgets/words.js";
+import { count, protocolName, rate, size } from "../widgets/words.js";
 import { OF_NODE, OF_VPN } from "../widgets/drawn.js";
 import { TimeCharts } from "../widgets/time-charts.js";
 import { Attention } from "./attention.js";
@@ -18,7 +18,7 @@ const BUSIEST = 8;
 const EVENTS = 6;
 
 const PROTOCOL_COLUMNS = [
-  { title: "Protocol", value: (each) => each.protocol },
+  { title: "Protocol", value: (each) => protocolName(each.protocol) },
   { title: "Connections", value: (each) => each.connections_count, cell: (each) => count(each.connections_count), numeric: true },
   { title: "In /s", value: (each) => each.in, cell: (each) => rate(each.in), numeric: true },
   { title: "Out /s", value: (each) => each.out, cell: (each) => rate(each.out), numeric: true },

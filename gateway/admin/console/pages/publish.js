@@ -15,7 +15,7 @@ const HEAD_CHARS = 120; // of a payload, in the list
 
 export function open(place) {
   const watch = new Watch();
-  place.append(h("h1", {}, "Publish and watch"), publishing(watch), watch.element);
+  place.append(h("h1", {}, "Publish & watch"), publishing(watch), watch.element);
   return {
     refresh: async () => watch.show(),
     close: () => watch.stop(),

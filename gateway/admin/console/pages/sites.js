@@ -16,7 +16,10 @@ function lagWords(sites) {
   return `The standby site lacks ${counted(sites.lag_messages, "message")}, about ${size(sites.lag_bytes)}${age}`;
 }
 
-/** Return a section that stays hidden while the broker has one site: `{element, refresh}`. */
+/**
+ * Return a section that stays hidden while the broker has one site: `{element, refresh}`. `refresh` returns what the gateway
+ * says of the sites; null: there is one.
+ */
 export function sitesSection() {
   const about = h("p", { class: "quiet" });
   const wrong = h("p", { class: "wrong", hidden: true });
@@ -29,13 +32,13 @@ export function sitesSection() {
   let hasOne = false;
 
   async function refresh() {
-    if (hasOne) return;
+    if (hasOne) return null;
     try {
       shown = await get("replication");
     } catch (problem) {
       if (problem.status !== REFUSED) throw problem;
       hasOne = true;
-      return;
+      return null;
     }
     element.hidden = false;
     const mate = shown.mate_role ? `site ${shown.mate} is ${shown.mate_role}, with epoch ${shown.mate_epoch}` : `site ${shown.mate} does not answer`;
@@ -46,6 +49,7 @@ export function sitesSection() {
     setText(surplus, `Kept aside, what this site alone had when the other one was promoted: ${shown.surplus.join(", ")}`);
     promotes.hidden = shown.role !== "standby";
     demotes.hidden = shown.role !== "active";
+    return shown;
   }
 
   return { element, refresh };

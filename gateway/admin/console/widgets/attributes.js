@@ -2,6 +2,9 @@
 
 import { get } from "../api/admin.js";
 import { linesOf, numberOf } from "./elements.js";
+import { attributeName } from "./units.js";
+
+const NO_LIMIT = 2 ** 40; // of what has none, the gateway's value is this or more
 
 let described = null; // schemas by name, once they are loaded
 
@@ -17,12 +20,18 @@ async function attributes(schema) {
 export async function attributeFields(schema, now) {
   return (await attributes(schema)).map(([name, of]) => {
     const unset = now[name] === undefined;
-    const given = { name, label: name, value: textOf(now, name, of), hint: of.description ?? "", secret: of.format === "password" };
+    const given = { name, label: attributeName(name, { withUnit: true }), value: textOf(now, name, of), hint: (of.description ?? "").replaceAll("`", ""), secret: of.format === "password" };
     const words = of.type === "boolean" ? ["true", "false"] : of.enum;
     if (words) return { ...given, choices: unset || isOptional(schema) ? ["", ...words] : words };
     if (of.type === "array") return { ...given, lines: true, hint: holdsObjects(of) ? "one JSON object per line" : "one per line" };
-    return { ...given, placeholder: of.default === undefined ? null : String(of.default) };
+    return { ...given, placeholder: defaultWords(of.default) };
   });
+}
+
+/** What an attribute is that is not given; null: nothing. */
+function defaultWords(value) {
+  if (value === undefined || value === null) return null;
+  return typeof value === "number" && value >= NO_LIMIT ? "no limit" : String(value);
 }
 
 /** Attributes of templates are optional; queues have all attributes. */

@@ -7,6 +7,7 @@ import { h, setText } from "./elements.js";
 const NOTICE_MS = 8_000;
 const FIELDS_IN_A_COLUMN = 6; // more fields are shown in columns
 const LINE_CHARS = 50; // about the width of a text area
+const CHOICES = new Map([["", "–"], ["true", "yes"], ["false", "no"]]); // as people read them
 const LINES_MAX = 10; // visible lines of a text area
 
 /**
@@ -65,7 +66,7 @@ function field({ name, label, value = "", required = false, hint = "", placehold
   const list = options.length ? h("datalist", { id: `options-${name}` }, options.map((each) => h("option", { value: each }))) : null;
   const attributes = { name, value, required, placeholder };
   let input;
-  if (choices) input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, each || "–")));
+  if (choices) input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, CHOICES.get(each) ?? each)));
   else if (lines) input = h("textarea", { ...attributes, rows: Math.min(2 + Math.floor(value.length / LINE_CHARS), LINES_MAX) });
   else if (secret) input = h("input", { ...attributes, type: "password", autocomplete: "new-password" });
   else input = h("input", { ...attributes, list: list ? list.id : null, autocomplete: "off" });

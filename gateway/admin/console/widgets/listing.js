@@ -8,22 +8,22 @@ export const ROWS_MAX = 1000; // of one request; a filter finds the others
 const LONG_MS = 10_000; // between two refreshes of a list that has more: the gateway goes through all of it
 
 /**
- * Put title, filter and table on a page. `read(text)` returns `{rows, total}` for the text of the filter; `tools` are
+ * Put title and filter on the head of a page, and a table into its place. `read(text)` returns `{rows, total}` for the text of the filter; `tools` are
  * buttons and fields beside it. Return two functions: `refresh`, for every now and then, which spares long lists, and
  * `read`, for what the operator has just changed.
  */
-export function listing(place, { title, about = "", filterLabel, placeholder, noun, table, read, tools = [] }) {
+export function listing(place, head, { title, about = "", filterLabel, placeholder, noun, table, read, tools = [] }) {
   const filter = h("input", { type: "search", placeholder, "aria-label": filterLabel, class: "grow" });
   const total = h("span", { class: "quiet" });
-  place.append(
+  head.append(
     h("h1", {}, title),
     about ? h("p", { class: "quiet" }, about) : "",
     h("div", { class: "bar-of-tools" }, filter, ...tools, total),
-    table.element,
   );
+  place.append(table.element);
   const empty = table.empty.textContent; // of a list without a filter
   let asked = 0; // number of requests
-  let longest = 0; // rows: the first answer is unfiltered
+  let longest = 0; // rows of an answer
   let answeredMs = 0;
 
   async function readNow() {

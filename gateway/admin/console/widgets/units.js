@@ -23,9 +23,12 @@ const ZERO = {
   retention_size_mb: "–",
 };
 
-/** The name of an attribute without the unit, which its value has. */
-export function attributeName(name) {
-  return h("span", { title: name }, words(name.replace(/_(ms|s|mb)$/, "")));
+const UNIT = /_(ms|s|mb)$/;
+const WORDS = { max: "maximum", msg: "message", msgs: "messages", ack: "acknowledgement" };
+
+/** The name of an attribute as words; without the unit if its value has it. */
+export function attributeName(name, { withUnit = false } = {}) {
+  return h("span", { title: name }, words(withUnit ? name.replace(UNIT, " ($1)") : name.replace(UNIT, "")).replaceAll(/\b(max|msgs?|ack)\b/g, (each) => WORDS[each]));
 }
 
 /** The value of an attribute with its unit. */

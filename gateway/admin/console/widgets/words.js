@@ -28,6 +28,11 @@ export function size(bytes) {
   return `${unit === 0 || bytes >= 100 ? Math.round(bytes) : bytes.toFixed(1)} ${UNITS[unit]}`;
 }
 
+/** Return the name of a protocol as people write it. */
+export function protocolName(protocol) {
+  return protocol === "flow" ? protocol : protocol.toUpperCase();
+}
+
 /** Return a name as words: `rejected_to_dmq` is `rejected to DMQ`. */
 export function words(name) {
   return name.replaceAll(/[_-]/g, " ").replaceAll(ABBREVIATIONS, (each) => each.toUpperCase());

@@ -43,7 +43,7 @@ export function open(place, [name]) {
     const view = await get(path(name));
     await charts.refresh();
     const fixed = view.origin === CONFIGURED;
-    setText(about, `${stateWords(view)}, ${fixed ? "defined in the configuration file, and changed there" : `defined by: ${view.origin}`}`);
+    setText(about, `${stateWords(view)}, ${fixed ? "defined in the configuration file, and changed there" : `created by an ${view.origin}`}`);
     for (const button of [edits, deletes]) button.disabled = fixed || refusal("read-write", true) !== null;
     usage.replaceChildren(...gauges(view));
     const made = facts(Object.entries(given(view.settings)).map(([setting, value]) => [words(setting), settingWords(setting, value)]), { many: true });

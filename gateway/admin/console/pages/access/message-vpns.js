@@ -9,32 +9,35 @@ import { LiveTable } from "../../widgets/table.js";
 import { count, size } from "../../widgets/words.js";
 import { CHANGED, CONFIGURED, MESSAGE_VPNS, OF_NODE, dropVpn, stateWords } from "./message-vpn.js";
 
-export function open(place) {
+const address = (name) => `#/${MESSAGE_VPNS}/${encodeURIComponent(name)}`;
+
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "Message VPNs",
     columns: [
-      { title: "Name", value: (each) => each.name },
+      { title: "Name", value: (each) => each.name, cell: (each) => h("a", { href: address(each.name), tabindex: -1 }, each.name) },
       { title: "State", value: stateWords },
       { title: "Clients", value: (each) => each.connection_count, cell: (each) => count(each.connection_count), numeric: true },
       { title: "Queues", value: (each) => each.endpoint_count, cell: (each) => count(each.endpoint_count), numeric: true },
-      { title: "Messages", value: (each) => each.spooled_msg_count, cell: (each) => count(each.spooled_msg_count), numeric: true },
+      { title: "Messages", value: (each) => each.spooled_msg_count, cell: (each) => count(each.spooled_msg_count), numeric: true, wide: true },
       { title: "Spooled", value: (each) => each.msg_spool_usage_bytes, cell: (each) => size(each.msg_spool_usage_bytes), numeric: true, wide: true },
       { title: "Retained", value: (each) => each.retained_message_count, cell: (each) => count(each.retained_message_count), numeric: true, wide: true },
       { title: "Origin", value: (each) => each.origin, wide: true },
       { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === CONFIGURED ? null : actionButton("Delete", () => attempt(() => drop(each.name)), OF_NODE)) },
     ],
     key: (each) => each.name,
-    open: (each) => (location.hash = `#/${MESSAGE_VPNS}/${encodeURIComponent(each.name)}`),
+    open: (each) => (location.hash = address(each.name)),
     sort: { column: 0, descending: false },
     empty: "No message VPNs match.",
   });
-  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter message VPNs" });
-  const tools = h("div", { class: "bar-of-tools" }, filter, actionButton("New message VPN", () => attempt(create), OF_NODE));
-  place.append(h("h1", {}, "Message VPNs"), tools, table.element);
-  let vpns = [];
+  const filter = h("input", { type: "search", placeholder: "Filter: sales", "aria-label": "Filter message VPNs", class: "grow" });
+  head.append(h("h1", {}, "Message VPNs"), h("div", { class: "bar-of-tools" }, filter));
+  place.append(h("div", { class: "bar-of-tools" }, actionButton("New message VPN", () => attempt(create), OF_NODE)), table.element);
+  let vpns = null; // not read yet
   filter.addEventListener("input", show);
 
   function show() {
+    if (vpns === null) return;
     const text = filter.value.trim().toLowerCase();
     table.show(vpns.filter((each) => each.name.toLowerCase().includes(text)));
   }

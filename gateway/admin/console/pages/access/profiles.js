@@ -32,7 +32,7 @@ const ACL = {
   path: "acl-profiles",
   schema: "AclProfile",
   columns: [
-    { title: "Connect", value: (each) => ruleWords(each, "client_connect") },
+    { title: "Connect", value: (each) => ruleWords(each, "client_connect"), wide: true },
     { title: "Publish", value: (each) => ruleWords(each, "publish_topic") },
     { title: "Subscribe", value: (each) => ruleWords(each, "subscribe_topic") },
     { title: "Share names", value: (each) => ruleWords(each, "subscribe_share_name"), wide: true },
@@ -54,7 +54,7 @@ export function open(place) {
   }
 
   function profileTable(kind) {
-    const remove = (each) => (each.origin === MADE_HERE ? actionButton("Delete", () => drop(kind, each.name)) : null);
+    const remove = (each) => (each.origin === MADE_HERE ? h("span", { class: "row-tools" }, actionButton("Edit", () => attempt(() => change(kind, each)), { kind: "wide" }), actionButton("Delete", () => drop(kind, each.name))) : null);
     const table = new LiveTable({
       label: `${capital(kind.noun)}s`,
       columns: [

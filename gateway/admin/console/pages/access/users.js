@@ -15,7 +15,7 @@ const path = (name) => `users/${encodeURIComponent(name)}`;
 
 const EMPTY = "No users. New user makes an account with which clients sign in.";
 
-export function open(place) {
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "Users",
     columns: [
@@ -25,20 +25,21 @@ export function open(place) {
       { title: "ACL profile", value: (each) => each.acl_profile, wide: true },
       { title: "Connections", value: (each) => each.connected_count, cell: (each) => count(each.connected_count), numeric: true },
       { title: "Origin", value: (each) => each.origin, wide: true },
-      { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === MADE_HERE ? actionButton("Delete", () => drop(each.name)) : null) },
+      { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === MADE_HERE ? h("span", { class: "row-tools" }, actionButton("Edit", () => attempt(() => change(each)), { kind: "wide" }), actionButton("Delete", () => drop(each.name))) : null) },
     ],
     key: (each) => each.name,
     open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} is defined in the configuration, and can only be changed there`)),
     sort: { column: 0, descending: false },
     empty: EMPTY,
   });
-  const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter users" });
-  const tools = h("div", { class: "bar-of-tools" }, filter, actionButton("New user", () => attempt(create)));
-  place.append(h("h1", {}, "Users"), tools, table.element);
-  let users = [];
+  const filter = h("input", { type: "search", placeholder: "Filter: ada", "aria-label": "Filter users", class: "grow" });
+  head.append(h("h1", {}, "Users"), h("div", { class: "bar-of-tools" }, filter));
+  place.append(h("div", { class: "bar-of-tools" }, actionButton("New user", () => attempt(create))), table.element);
+  let users = null; // not read yet
   filter.addEventListener("input", show);
 
   function show() {
+    if (users === null) return;
     const text = filter.value.trim().toLowerCase();
     table.show(users.filter((each) => each.name.toLowerCase().includes(text)));
     setText(table.empty, text ? "No users match." : EMPTY);

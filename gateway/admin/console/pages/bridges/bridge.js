@@ -10,13 +10,13 @@ import { count, counted, words } from "../../widgets/words.js";
 import { BRIDGES, bridgeWords } from "./bridges.js";
 
 const RULE_COLUMNS = [
-  { title: "Rule", value: (each) => each.name },
+  { title: "Rule", value: (each) => each.name, long: true },
   { title: "Direction", value: (each) => each.direction },
   { title: "From", value: (each) => each.source, wide: true },
   { title: "To", value: (each) => each.target, wide: true },
   { title: "State", value: (each) => (each.up ? "up" : each.reason || "down"), long: true },
   { title: "Confirmed", value: (each) => each.messages, cell: (each) => count(each.messages), numeric: true },
-  { title: "Unconfirmed", value: (each) => each.unconfirmed, cell: (each) => count(each.unconfirmed), numeric: true },
+  { title: "Unconfirmed", value: (each) => each.unconfirmed, cell: (each) => count(each.unconfirmed), numeric: true, wide: true },
   { title: "Dropped", value: (each) => counts(each.dropped) },
 ];
 

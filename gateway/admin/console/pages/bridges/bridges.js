@@ -25,17 +25,17 @@ export function open(place) {
   const table = new LiveTable({
     label: "Bridges",
     columns: [
-      { title: "Name", value: (each) => each.name },
+      { title: "Name", value: (each) => each.name, cell: (each) => h("a", { href: bridgeAddress(each.name), tabindex: -1 }, each.name) },
       { title: "State", value: bridgeWords, long: true },
-      { title: "Foreign broker", value: (each) => each.remote_url },
-      { title: "Out", value: (each) => carried(each, "outgoing"), cell: (each) => count(carried(each, "outgoing")), numeric: true },
-      { title: "In", value: (each) => carried(each, "incoming"), cell: (each) => count(carried(each, "incoming")), numeric: true },
+      { title: "Foreign broker", value: (each) => each.remote_url, wide: true },
+      { title: "Out", about: "Messages that the foreign broker has confirmed", value: (each) => carried(each, "outgoing"), cell: (each) => count(carried(each, "outgoing")), numeric: true },
+      { title: "In", about: "Messages that came from the foreign broker", value: (each) => carried(each, "incoming"), cell: (each) => count(carried(each, "incoming")), numeric: true },
       { title: "Origin", value: (each) => each.origin, wide: true },
     ],
     key: (each) => each.name,
     open: (each) => (location.hash = bridgeAddress(each.name)),
     sort: { column: 0, descending: false },
-    empty: "No bridges.",
+    empty: "No bridges. A bridge exchanges messages with a broker of another kind, over MQTT, AMQP or the flow protocol.",
   });
   const tools = h("div", { class: "bar-of-tools" }, actionButton("New bridge", () => attempt(create)));
   place.append(h("h1", {}, "Bridges"), tools, table.element);

@@ -9,10 +9,11 @@ import { OF_CLIENT } from "../../widgets/drawn.js";
 import { facts, h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { GatheredCharts } from "../../widgets/time-charts.js";
-import { count, counted, duration, moment, size } from "../../widgets/words.js";
+import { count, counted, duration, moment, protocolName, size } from "../../widgets/words.js";
 import { queueAddress } from "../queues/figures.js";
 import { CLIENTS } from "./clients.js";
 import { sessionAddress } from "./sessions.js";
+import { DELIVER_TO_ONE } from "./subscriptions.js";
 import { ClientTrace } from "./trace.js";
 
 const SUBSCRIPTIONS_MAX = 500; // that a page shows
@@ -20,9 +21,9 @@ const SUBSCRIPTIONS_MS = 30_000; // between two requests
 
 const FLOW_COLUMNS = [
   { title: "Queue", value: (each) => each.queue, cell: (each) => h("a", { href: queueAddress(each.queue), tabindex: -1 }, each.queue) },
-  { title: "Protocol", value: (each) => each.flow.protocol, wide: true },
-  { title: "Activity", value: (each) => each.flow.activity },
-  { title: "Unacknowledged", value: (each) => each.flow.unacked_count, cell: (each) => bar(each.flow.unacked_count, each.flow.window, `${each.flow.unacked_count} of ${each.flow.window}`) },
+  { title: "Protocol", value: (each) => protocolName(each.flow.protocol), wide: true },
+  { title: "Activity", value: (each) => each.flow.activity, wide: true },
+  { title: "Unacked", value: (each) => each.flow.unacked_count, cell: (each) => bar(each.flow.unacked_count, each.flow.window, `${count(each.flow.unacked_count)} of ${count(each.flow.window)}`) },
   { title: "Partitions", value: (each) => each.flow.partitions.join(", ") || "–", wide: true },
   { title: "Selector", value: (each) => each.flow.selector ?? "–", wide: true },
 ];
@@ -75,7 +76,7 @@ function subscriptionTable() {
       { title: "Subscription", value: (each) => each.subscription },
       { title: "QoS", value: (each) => each.qos ?? "–", numeric: true },
       { title: "Queue", value: (each) => each.queue ?? "–", wide: true },
-      { title: "Deliver-to-one", value: (each) => each.dto_priority, wide: true },
+      DELIVER_TO_ONE,
       { title: "Options", value: optionWords, wide: true, long: true },
       { title: "Selector", value: (each) => each.selector ?? "–", wide: true },
     ],
@@ -164,7 +165,7 @@ function flowsOf(connections) {
 
 function connection(view) {
   const { client } = view;
-  const parts = [h("h2", {}, `${client.protocol} ${view.protocol_version}, from ${client.address}`), facts(agreed(view), { many: true })];
+  const parts = [h("h2", {}, `${protocolName(client.protocol)} ${view.protocol_version}, from ${client.address}`), facts(agreed(view), { many: true })];
   if (view.amqp) parts.push(section("AMQP links", LINK_COLUMNS, view.amqp.links, (each) => `${each.channel} ${each.handle} ${each.role}`, "It has attached no links."));
   if (view.flow) parts.push(section("Publishers", PUBLISHER_COLUMNS, view.flow.publishers, (each) => String(each.id), "It has opened no publishers."));
   return h("section", {}, parts);

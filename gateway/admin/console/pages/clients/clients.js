@@ -4,7 +4,7 @@ import { get } from "../../api/admin.js";
 import { h } from "../../widgets/elements.js";
 import { ROWS_MAX, anywhere, listing } from "../../widgets/listing.js";
 import { LiveTable } from "../../widgets/table.js";
-import { count, duration } from "../../widgets/words.js";
+import { count, duration, protocolName } from "../../widgets/words.js";
 
 export const CLIENTS = "clients";
 
@@ -12,7 +12,7 @@ export const clientAddress = (name) => `#/${CLIENTS}/${encodeURIComponent(name)}
 
 const COLUMNS = [
   { title: "Client", value: (each) => each.name, cell: (each) => h("a", { href: clientAddress(each.name), tabindex: -1 }, each.name) },
-  { title: "Protocol", value: (each) => each.protocol },
+  { title: "Protocol", value: (each) => protocolName(each.protocol) },
   { title: "Username", value: (each) => each.client_username || "–", wide: true },
   { title: "Address", value: (each) => each.address, wide: true },
   { title: "Connected", value: (each) => each.connected_s, cell: (each) => duration(each.connected_s), numeric: true, wide: true },
@@ -23,7 +23,7 @@ const COLUMNS = [
   { title: "ACL", value: (each) => each.acl_profile, wide: true },
 ];
 
-export function open(place) {
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "Clients",
     columns: COLUMNS,
@@ -32,7 +32,7 @@ export function open(place) {
     sort: { column: 0, descending: false },
     empty: "No clients are connected. Overview shows how to connect one. Listeners shows the addresses.",
   });
-  const { refresh } = listing(place, {
+  const { refresh } = listing(place, head, {
     title: "Clients",
     filterLabel: "Filter clients",
     placeholder: "Filter: sensor-*",

@@ -19,7 +19,7 @@ const COLUMNS = [
   { title: "Expires", value: (each) => each.expires_ms ?? Infinity, cell: (each) => (each.expires_ms === null ? "never" : moment(each.expires_ms)), wide: true },
 ];
 
-export function open(place) {
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "Retained messages",
     columns: COLUMNS,
@@ -28,7 +28,7 @@ export function open(place) {
     sort: { column: 0, descending: false },
     empty: "No retained messages here. An MQTT client makes one when it publishes with the retain flag, and so does Publish.",
   });
-  const { refresh } = listing(place, {
+  const { refresh } = listing(place, head, {
     title: "Retained messages",
     about: "The last message of a topic that was published with the retain flag: new subscribers get it at once.",
     filterLabel: "Filter topics",

@@ -30,7 +30,7 @@ const COLUMNS = [
   { title: "Username", value: (each) => each.client_username || "–", wide: true },
 ];
 
-export function open(place) {
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "MQTT sessions",
     columns: COLUMNS,
@@ -44,7 +44,7 @@ export function open(place) {
     { "aria-label": "Connected or away", onchange: () => attempt(read) },
     [["", "connected or away"], ["1", "connected"], ["0", "away"]].map(([value, text]) => h("option", { value }, text)),
   );
-  const { read, refresh } = listing(place, {
+  const { read, refresh } = listing(place, head, {
     title: "MQTT sessions",
     filterLabel: "Filter sessions",
     placeholder: "Filter: sensor-*",

@@ -8,14 +8,21 @@ import { LiveTable } from "../../widgets/table.js";
 import { queueAddress } from "../queues/figures.js";
 import { clientAddress } from "./clients.js";
 
+export const DELIVER_TO_ONE = {
+  title: "Deliver-to-one",
+  about: "A message that is published to one subscriber goes to the one with the highest priority, P1 to P4, and to all with always",
+  value: ({ dto_priority: priority }) => (priority === "DA" ? "always" : priority),
+  wide: true,
+};
+
 const TYPES = { C: "client", Q: "queue", R: "neighbor broker" };
 
 const COLUMNS = [
   { title: "Subscription", value: (each) => each.subscription },
   { title: "Destination", value: (each) => each.destination_name, cell: destination },
-  { title: "Type", value: (each) => TYPES[each.destination_type] },
+  { title: "Type", value: (each) => TYPES[each.destination_type], wide: true },
   { title: "Messages", value: (each) => (each.persistence === "P" ? "spooled" : "not spooled"), wide: true },
-  { title: "Deliver-to-one", about: "Priority among subscribers of a message that goes to one only", value: (each) => each.dto_priority, wide: true },
+  DELIVER_TO_ONE,
 ];
 
 function destination({ destination_name: name, destination_type: type }) {
@@ -23,7 +30,7 @@ function destination({ destination_name: name, destination_type: type }) {
   return type === "Q" ? h("a", { href: queueAddress(name), tabindex: -1 }, name) : name;
 }
 
-export function open(place) {
+export function open(place, _, head) {
   const table = new LiveTable({
     label: "Subscriptions",
     columns: COLUMNS,
@@ -33,7 +40,7 @@ export function open(place) {
   });
   const topic = h("input", { type: "search", placeholder: "Topic of a message: orders/eu/7", "aria-label": "Topic", class: "grow", oninput: () => attempt(read) });
   const name = h("input", { type: "search", placeholder: "Client or queue", "aria-label": "Filter destinations", oninput: () => attempt(read) });
-  const { read, refresh } = listing(place, {
+  const { read, refresh } = listing(place, head, {
     title: "Subscriptions",
     about: "Give the topic of a message to see who gets it. Explain also shows rights, selectors and quotas.",
     filterLabel: "Filter subscriptions",

@@ -10,25 +10,33 @@ import { LiveTable } from "../../widgets/table.js";
 import { count, moment, size, words } from "../../widgets/words.js";
 import { LINKS, NETWORK, linkWords, overVpns } from "./network.js";
 
-const numbers = (title, name) => ({ title, value: (each) => each[name], cell: (each) => count(each[name]), numeric: true });
+const numbers = (title, name, more = {}) => ({ title, value: (each) => each[name], cell: (each) => count(each[name]), numeric: true, ...more });
+
+/** A column with what was sent and what was received. */
+const bothWays = (title, about, kind) => ({
+  title,
+  about,
+  value: (each) => each[`${kind}_sent`],
+  cell: (each) => `${count(each[`${kind}_sent`])} / ${count(each[`${kind}_received`])}`,
+  numeric: true,
+  wide: true,
+});
 
 const VPN_COLUMNS = [
   { title: "Message VPN", value: (each) => each.vpn_name },
   { title: "At the neighbor", value: (each) => each.neighbor_vpn_name, wide: true },
   { title: "State", value: (each) => (each.complete ? "linked" : each.linked ? "being told what the neighbor wants" : "not linked") },
-  numbers("Exported", "exported_count"),
-  numbers("Imported", "imported_count"),
+  numbers("Exported", "exported_count", { about: "Subscriptions that this broker tells the neighbor", wide: true }),
+  numbers("Imported", "imported_count", { about: "Subscriptions that the neighbor tells this broker", wide: true }),
   {
     title: "Queue",
     value: (each) => each.queued_bytes,
     cell: (each) => bar(each.queued_bytes, each.queue_quota_bytes, `${count(each.queued_count)}, ${size(each.queued_bytes)} of ${size(each.queue_quota_bytes)}`),
   },
-  numbers("In flight", "in_flight_count"),
-  numbers("Guaranteed sent", "guaranteed_sent"),
-  numbers("Guaranteed received", "guaranteed_received"),
-  numbers("Waiting for room", "waiting_for_room"),
-  numbers("Retained sent", "retained_sent"),
-  numbers("Retained received", "retained_received"),
+  numbers("In flight", "in_flight_count", { about: "Sent to the neighbor, which has not confirmed them", wide: true }),
+  bothWays("Guaranteed out / in", "Guaranteed messages that the neighbor has taken, and that came from it", "guaranteed"),
+  bothWays("Retained out / in", "Retained messages that the neighbor has taken, and that came from it", "retained"),
+  numbers("No room", "waiting_for_room", { about: "Messages that came, and for which this broker has no room now", wide: true }),
 ];
 
 export function open(place, [name]) {

@@ -29,19 +29,19 @@ export function overVpns(link, figure) {
   return link.message_vpns.reduce((sum, each) => sum + each[figure], 0);
 }
 
-const numbers = (title, figure) => ({ title, value: figure, cell: (each) => count(figure(each)), numeric: true, wide: true });
+const numbers = (title, about, figure) => ({ title, about, value: figure, cell: (each) => count(figure(each)), numeric: true, wide: true });
 
 const COLUMNS = [
-  { title: "Neighbor", value: (each) => each.name },
+  { title: "Neighbor", value: (each) => each.name, cell: (each) => h("a", { href: linkAddress(each.name), tabindex: -1 }, each.name) },
   { title: "State", value: linkWords, long: true },
-  { title: "Address", value: (each) => each.remote_address, wide: true },
+  { title: "Address", value: (each) => each.remote_address || "–", wide: true },
   { title: "Message VPNs", value: (each) => each.message_vpns.map((vpn) => vpn.vpn_name).join(", "), wide: true },
-  numbers("Exported", (each) => overVpns(each, "exported_count")),
-  numbers("Imported", (each) => overVpns(each, "imported_count")),
+  numbers("Exported", "Subscriptions that this broker tells the neighbor", (each) => overVpns(each, "exported_count")),
+  numbers("Imported", "Subscriptions that the neighbor tells this broker", (each) => overVpns(each, "imported_count")),
   { title: "Out /s", value: (each) => each.out, cell: (each) => rate(each.out), numeric: true },
   { title: "In /s", value: (each) => each.in, cell: (each) => rate(each.in), numeric: true },
-  { title: "Backlog", value: (each) => each.backlog, cell: (each) => count(each.backlog), numeric: true },
-  numbers("Dropped", (each) => each.messages_dropped),
+  { title: "Backlog", about: "Guaranteed messages that wait here for the neighbor", value: (each) => each.backlog, cell: (each) => count(each.backlog), numeric: true },
+  numbers("Dropped", "Direct messages for the neighbor that were lost", (each) => each.messages_dropped),
 ];
 
 export function open(place) {
@@ -55,7 +55,7 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => (location.hash = linkAddress(each.name)),
     sort: { column: 0, descending: false },
-    empty: "No links: this broker is alone.",
+    empty: "No links: this broker is alone. A link joins it to another Sluicegate; messages then go where they are subscribed to.",
   });
   const figure = h("section", { class: "picture", hidden: true }, picture.element, legend());
   const tools = h("div", { class: "bar-of-tools" }, actionButton("New link", () => attempt(create), { ofNode: true }));

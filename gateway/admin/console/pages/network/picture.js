@@ -5,11 +5,10 @@ import { h, setText } from "../../widgets/elements.js";
 import { svg } from "../../widgets/charts.js";
 import { count, rate } from "../../widgets/words.js";
 
-// Of the drawing, and the half axes of the ellipse that the neighbors are on.
-const BROAD = { width: 720, height: 380, reach: { x: 270, y: 145 } };
-const NARROW = { width: 372, height: 460, reach: { x: 114, y: 185 } }; // on a phone, where the other would be too small to read
-const NAME_CHARS = 16; // of a name that a box shows; the title has all of it
-const BOX = { width: 136, height: 44 };
+// Of the drawing, the half axes of the ellipse that the neighbors are on, and the boxes with so much of a name; the title has all of it.
+const BROAD = { width: 720, height: 380, reach: { x: 270, y: 145 }, box: { width: 136, height: 44 }, nameChars: 16 };
+// On a phone, where the other would be too small to read.
+const NARROW = { width: 372, height: 460, reach: { x: 132, y: 185 }, box: { width: 100, height: 44 }, nameChars: 11 };
 
 /**
  * Neighbors are `{name, state, out, in, backlog, open, url}`: `state` is up, down or missing, rates are null at first. One
@@ -32,20 +31,21 @@ export class NetworkPicture {
   }
 
   #draw(broker, neighbors) {
-    const { width, height, reach } = matchMedia("(max-width: 640px)").matches ? NARROW : BROAD;
+    const form = matchMedia("(max-width: 640px)").matches ? NARROW : BROAD;
+    const { width, height, reach } = form;
     this.element.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const middle = { x: width / 2, y: height / 2 };
     const places = neighbors.map((each, at) => ({ each, ...around(middle, reach, at, neighbors.length) }));
     this.#labels = new Map();
     const lines = places.map((to) => svg("line", { class: `link ${to.each.state}${to.each.url ? " bridge" : ""}`, x1: middle.x, y1: middle.y, x2: to.x, y2: to.y }));
     const labels = places.map((to) => {
-      const beyond = BOX.height / 2 + (to.y < middle.y ? 7 : 17); // outside of the box, away from the middle
+      const beyond = form.box.height / 2 + (to.y < middle.y ? 7 : 17); // outside of the box, away from the middle
       const label = svg("text", { class: "figures", x: to.x, y: to.y < middle.y ? to.y - beyond : to.y + beyond });
       this.#labels.set(keyOf(to.each), label);
       return label;
     });
-    const boxes = places.map((to) => box(to.each.name, to, to.each.state, to.each.state === "missing" ? null : to.each.open, to.each.url));
-    this.element.replaceChildren(...lines, ...boxes, box(broker, middle, "self", null), ...labels);
+    const boxes = places.map((to) => box(form, to.each.name, to, to.each.state, to.each.state === "missing" ? null : to.each.open, to.each.url));
+    this.element.replaceChildren(...lines, ...boxes, box(form, broker, middle, "self", null), ...labels);
   }
 }
 
@@ -62,9 +62,9 @@ function figures({ state, out, in: incoming, backlog }) {
   return state === "up" ? `${rate(out)} /s out, ${rate(incoming)} /s in${waiting}` : `down${waiting}`;
 }
 
-function box(name, { x, y }, state, open, url = "") {
-  const shown = name.length > NAME_CHARS ? `${name.slice(0, NAME_CHARS - 1)}…` : name;
-  const frame = svg("rect", { x: x - BOX.width / 2, y: y - BOX.height / 2, width: BOX.width, height: BOX.height, rx: url ? 22 : 9 });
+function box(form, name, { x, y }, state, open, url = "") {
+  const shown = name.length > form.nameChars ? `${name.slice(0, form.nameChars - 1)}…` : name;
+  const frame = svg("rect", { x: x - form.box.width / 2, y: y - form.box.height / 2, ...form.box, rx: url ? 22 : 9 });
   const text = svg("text", { x, y: y + 5 });
   setText(text, shown);
   const title = svg("title", {});

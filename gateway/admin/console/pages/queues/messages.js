@@ -27,6 +27,7 @@ export function open(place, [name]) {
   let searched = { query: "", atMs: 0 };
   let asked = 0; // number of requests
   let opened = null; // id
+  let from = null; // the row from which it was opened with the keyboard
   let shown = [];
   let broker = ""; // the neighbor that has the queue
   const table = new LiveTable({
@@ -46,7 +47,7 @@ export function open(place, [name]) {
   const conditions = [partition, key, topic, selector, since, until];
   const result = h("p", { class: "quiet", role: "status" });
   const about = h("p", { class: "quiet", hidden: true });
-  const details = h("section", { class: "details", hidden: true });
+  const details = h("section", { class: "details", hidden: true, tabindex: -1, "aria-label": "Message" });
   const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
   const chosenText = h("span", { class: "quiet" });
   const button = (label, press) => h("button", { type: "button", onclick: press }, label);
@@ -154,9 +155,15 @@ export function open(place, [name]) {
     if (!dead) Object.assign(actions[3], { disabled: true, title: why || "no dead message is selected" });
   }
 
+  /** Show a message, or none. Who opened it with the keyboard is led to it, and then back to its row. */
   function openMessage(id) {
+    const isRow = document.activeElement?.matches("tr:focus-visible");
+    if (isRow) from = document.activeElement;
+    const wasInside = details.contains(document.activeElement);
     opened = id;
     showDetails();
+    if (id !== null && isRow) details.focus();
+    if (id === null && wasInside) from?.focus();
   }
 
   function showDetails() {
@@ -298,7 +305,7 @@ async function question(action, what) {
     const choices = ["keep them here", "delete them here when they are safe"];
     return {
       title: `Publish ${what} again`,
-      text: "Each goes to the topic or queue that it was published to, without the death it died. One that no queue would get stays.",
+      text: "Each goes to the topic or queue that it was published to, without its dead-letter reason. One that no queue would get stays.",
       fields: [{ name: "remove", label: "Then", choices, value: choices[0] }],
     };
   }

@@ -118,7 +118,7 @@ export class PartitionPicture {
   }
 }
 
-/** One partition: a button whose fill is its backlog, in the color of its owner. */
+/** One partition: a button with a bar for its backlog, in the color of its owner. */
 class Cell {
   constructor(number, press) {
     this.number = number;
@@ -130,7 +130,7 @@ class Cell {
 
   show(partition, most, owner) {
     const backlog = partition.ready_count + partition.unacked_count;
-    this.fill.style.height = `${Math.round((backlog / most) * 100)}%`;
+    this.fill.style.width = `${Math.round((backlog / most) * 100)}%`;
     this.element.className = `partition owner-${owner} ${CHANGING[partition.status] ? "changing" : ""}`.trim();
     setText(this.owner, partition.client ?? "no consumer");
     const parts = [`${count(partition.ready_count)} ready`, partition.unacked_count ? `${count(partition.unacked_count)} unacked` : "", partition.held_count ? `${count(partition.held_count)} held` : "", CHANGING[partition.status]];

@@ -11,7 +11,8 @@ import { facts, h, numberOf, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { TimeCharts } from "../../widgets/time-charts.js";
 import { attributeName, attributeValue } from "../../widgets/units.js";
-import { count, counted, moment, rate, size, words } from "../../widgets/words.js";
+import { count, counted, moment, protocolName, rate, size, words } from "../../widgets/words.js";
+import { clientAddress } from "../clients/clients.js";
 import { Cursors } from "./cursors.js";
 import { queueAddress } from "./figures.js";
 import { PartitionPicture } from "./partitions.js";
@@ -19,10 +20,24 @@ import { queueNames } from "./queues.js";
 
 const MEGABYTE = 1024 * 1024; // of the quota
 
+/** The consumer of a partition or flow, with a link to its page; those inside of a broker, such as bridges, and at other brokers have none here. */
+function consumer({ client, at: { broker, isHere } }) {
+  if (!client || !isHere || client.startsWith("#")) return client ?? "–";
+  const parts = client.split("@"); // NAME@BROKER is connected to another broker
+  const isOfMachine = parts.length > 1 && areOfOneMachine(broker, parts.pop());
+  return h("a", { href: clientAddress(isOfMachine ? parts.join("@") : client), tabindex: -1 }, client);
+}
+
+/** Whether two brokers belong to one machine, by their names: `node`, `node-2`, `node-3`. */
+function areOfOneMachine(one, other) {
+  const without = (name) => name.replace(/-\d+$/, "");
+  return one !== "" && (without(one) === other || one === without(other) || without(one) === without(other));
+}
+
 const PARTITION_COLUMNS = [
   { title: "No.", value: (each) => each.number, numeric: true },
   { title: "Status", value: (each) => each.status },
-  { title: "Client", value: (each) => each.client ?? "–" },
+  { title: "Client", value: (each) => each.client ?? "–", cell: consumer },
   { title: "Ready", value: (each) => each.ready_count, cell: (each) => count(each.ready_count), numeric: true },
   { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => count(each.unacked_count), numeric: true },
   { title: "Held", about: "Messages that wait, after a change of the number of partitions, for older ones of the former partition", value: (each) => each.held_count, cell: (each) => count(each.held_count), numeric: true, wide: true },
@@ -32,10 +47,10 @@ const PARTITION_COLUMNS = [
 ];
 
 const FLOW_COLUMNS = [
-  { title: "Client", value: (each) => each.client },
-  { title: "Protocol", value: (each) => each.protocol, wide: true },
+  { title: "Client", value: (each) => each.client, cell: consumer },
+  { title: "Protocol", value: (each) => protocolName(each.protocol), wide: true },
   { title: "Activity", value: (each) => each.activity, wide: true },
-  { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => bar(each.unacked_count, each.window, `${each.unacked_count} of ${each.window}`) },
+  { title: "Unacked", value: (each) => each.unacked_count, cell: (each) => bar(each.unacked_count, each.window, `${count(each.unacked_count)} of ${count(each.window)}`) },
   { title: "Partitions", value: (each) => each.partitions.join(", ") || "–" },
   { title: "Selector", value: (each) => each.selector ?? "–", wide: true },
   { title: "Flow", value: (each) => each.id, wide: true },
@@ -72,6 +87,7 @@ export function open(place, [name]) {
     actionButton("Purge", actions.purge, { kind: "danger" }),
     actionButton("Delete queue", actions.delete, { kind: "danger" }),
   ];
+  const ofPartitions = h("section", { hidden: true }, whyKeyWaits(name), h("h2", {}, "Partitions"), partitions.element);
   const cursorsSection = h("section", {}, h("h2", {}, "Durable cursors"), cursors.element);
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
@@ -91,8 +107,7 @@ export function open(place, [name]) {
     spooled,
     charts.element,
     picture.element,
-    whyKeyWaits(name),
-    h("section", {}, h("h2", {}, "Partitions"), partitions.element),
+    ofPartitions,
     h("section", {}, h("h2", {}, "Flows"), flows.element),
     cursorsSection,
     h("section", {}, h("h2", {}, "Since the start"), losses),
@@ -109,7 +124,7 @@ export function open(place, [name]) {
     const [driven, hasCursors] = await Promise.all([broker ? null : latest(queuePath(name, "/redrive")), known]);
     cursorsSection.hidden = !hasCursors;
     if (broker) for (const each of changes) Object.assign(each, { disabled: true, title: changedAt(broker) });
-    setText(about, [view.broker && `at broker ${view.broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
+    setText(about, [view.broker && `at broker ${view.broker}`, view.durable ? "durable" : "temporary", config.access_type, ...partitionWords(view), view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const came = rates.add("in", view.accepted_total, view.at_ms);
     const went = rates.add("settled", view.settled_total, view.at_ms);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in total`);
@@ -122,10 +137,13 @@ export function open(place, [name]) {
     tiles.unacked.show(count(view.unacked_count), "with consumers");
     const quota = config.max_msg_spool_usage * MEGABYTE;
     spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
-    partitions.show(view.partitions);
+    const at = { broker: view.broker, isHere: broker === "" };
+    const placed = (each) => ({ ...each, at });
+    partitions.show(view.partitions.map(placed));
+    ofPartitions.hidden = !config.partition_count && view.partitions.length < 2;
     charts.element.hidden = Boolean(broker); // another broker keeps it
     await Promise.all([broker ? null : charts.refresh(), broker ? null : picture.show(view)]);
-    flows.show(view.flows);
+    flows.show(view.flows.map(placed));
     losses.replaceChildren(facts(totals(view), { many: true }));
     const now = facts(defined(view), { many: true });
     if (!definition.firstChild?.isEqualNode(now)) definition.replaceChildren(now); // a selection in it stays
@@ -158,6 +176,13 @@ function whyKeyWaits(name) {
     location.hash = `#/explain/key/${encodeURIComponent(name)}/${encodeURIComponent(key.value)}`;
   });
   return made;
+}
+
+/** How many partitions a queue has, and what is under way with them. */
+function partitionWords({ config, rebalance_status: rebalance, scale_status: scale }) {
+  const under = [["rebalance", rebalance], ["change of their number", scale]].filter(([, status]) => status !== "ready");
+  const number = config.partition_count ? [counted(config.partition_count, "partition")] : [];
+  return [...number, ...under.map(([what, status]) => `${what}: ${status}`)];
 }
 
 /** How far the move of a queue to another broker is. */

@@ -18,7 +18,7 @@ const NETWORK_COLUMNS = [
 
 const EMPTY = "No queues yet. New queue makes one.";
 
-export function open(place) {
+export function open(place, _, head) {
   let looks = new QueueLooks();
   const table = new LiveTable({
     label: "Queues",
@@ -36,20 +36,12 @@ export function open(place) {
     sort: { column: 0, descending: false },
   });
   const network = h("section", { hidden: true }, h("h2", {}, "Queues of other brokers"), others.element);
-  const filter = h("input", { type: "search", placeholder: "Filter: orders*", "aria-label": "Filter queues" });
+  const filter = h("input", { type: "search", placeholder: "Filter: orders*", "aria-label": "Filter queues", class: "grow" });
   const every = h("input", { type: "checkbox" });
   const total = h("span", { class: "quiet" });
+  head.append(h("h1", {}, "Queues"), h("div", { class: "bar-of-tools" }, filter, h("label", {}, every, " include sessions and shared subscriptions"), total));
   place.append(
-    h("h1", {}, "Queues"),
-    h(
-      "div",
-      { class: "bar-of-tools" },
-      filter,
-      h("label", {}, every, " include sessions and shared subscriptions"),
-      total,
-      actionButton("New queue", create),
-      h("a", { href: "#/templates" }, "Templates"),
-    ),
+    h("div", { class: "bar-of-tools" }, actionButton("New queue", create), h("a", { href: "#/templates" }, "Templates")),
     table.element,
     network,
   );

@@ -15,9 +15,9 @@ export function open(place) {
     columns: [
       { title: "Name", value: (each) => each.name },
       { title: "For queues", value: (each) => each.queue_name_filter },
-      { title: "Durability", value: (each) => each.durability_override, wide: true },
+      { title: "Durability", value: (each) => (each.durability_override === "none" ? "–" : each.durability_override), wide: true },
       { title: "Sets", value: sets, long: true },
-      { title: "", value: () => null, numeric: true, cell: (each) => actionButton("Delete", () => drop(each.name)) },
+      { title: "", value: () => null, numeric: true, cell: (each) => h("span", { class: "row-tools" }, actionButton("Edit", () => attempt(() => change(each)), { kind: "wide" }), actionButton("Delete", () => drop(each.name))) },
     ],
     key: (each) => each.name,
     open: (each) => attempt(() => change(each)),
