@@ -8,7 +8,8 @@ import { ask, attempt, notice } from "../../widgets/dialogs.js";
 import { OF_VPN } from "../../widgets/drawn.js";
 import { facts, h, setText } from "../../widgets/elements.js";
 import { TimeCharts } from "../../widgets/time-charts.js";
-import { count, counted, size, words } from "../../widgets/words.js";
+import { attributeName } from "../../widgets/units.js";
+import { count, counted, size } from "../../widgets/words.js";
 
 export const MESSAGE_VPNS = "message-vpns";
 export const CHANGED = "message-vpns-changed"; // an event of the window
@@ -46,7 +47,7 @@ export function open(place, [name]) {
     setText(about, `${stateWords(view)}, ${fixed ? "defined in the configuration file, and changed there" : `created by an ${view.origin}`}`);
     for (const button of [edits, deletes]) button.disabled = fixed || refusal("read-write", true) !== null;
     usage.replaceChildren(...gauges(view));
-    const made = facts(Object.entries(given(view.settings)).map(([setting, value]) => [words(setting), settingWords(setting, value)]), { many: true });
+    const made = facts(Object.entries(given(view.settings)).map(([setting, value]) => [attributeName(setting), settingWords(setting, value)]), { many: true });
     if (!settings.firstChild?.isEqualNode(made)) settings.replaceChildren(made);
   }
 

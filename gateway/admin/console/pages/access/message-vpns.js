@@ -18,7 +18,7 @@ export function open(place, _, head) {
       { title: "Name", value: (each) => each.name, cell: (each) => h("a", { href: address(each.name), tabindex: -1 }, each.name) },
       { title: "State", value: stateWords },
       { title: "Clients", value: (each) => each.connection_count, cell: (each) => count(each.connection_count), numeric: true },
-      { title: "Queues", value: (each) => each.endpoint_count, cell: (each) => count(each.endpoint_count), numeric: true },
+      { title: "Queues", value: (each) => each.endpoint_count, cell: (each) => count(each.endpoint_count), numeric: true, wide: true },
       { title: "Messages", value: (each) => each.spooled_msg_count, cell: (each) => count(each.spooled_msg_count), numeric: true, wide: true },
       { title: "Spooled", value: (each) => each.msg_spool_usage_bytes, cell: (each) => size(each.msg_spool_usage_bytes), numeric: true, wide: true },
       { title: "Retained", value: (each) => each.retained_message_count, cell: (each) => count(each.retained_message_count), numeric: true, wide: true },
