@@ -57,7 +57,8 @@ def page(browser: str, running: GatewayProcess) -> Iterator[FirefoxPage]:
 
 def go(page: FirefoxPage, path: str) -> None:
     """Open a page of the console by its address, and wait until it shows something of the gateway."""
-    page.evaluate(f"void (document.querySelector('#head').replaceChildren(), document.querySelector('#contents').replaceChildren(), location.hash = {f'#/{path}'!r})")
+    page.evaluate("void document.querySelectorAll('#head, #contents').forEach(part => part.replaceChildren())")
+    page.evaluate(f"void (location.hash = {f'#/{path}'!r})")
     page.wait_for("document.querySelector('#page h1') !== null")
     page.wait_for_answers()
     page.wait_for_text("#state", "live")
