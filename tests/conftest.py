@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -36,6 +37,11 @@ pytest.register_assert_rewrite("support.mqtt.raw_client", "support.amqp.client")
 # bench/ and demo/ are not installed, and their tests import them. At the end of the path, the folder cannot hide what
 # is installed.
 sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+
+# A run that a shell has started with `&` ignores SIGINT, and so would the programs that tests end by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Folders whose tests share a session of Spark, or start one after the other: each is a JVM, with room for few.
