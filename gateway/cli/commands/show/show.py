@@ -6,7 +6,14 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.show import broker as show_broker
-from sluicegate.gateway.cli.terminal.output import AfterOption, JsonOption, print_json, print_table, tell_the_rest
+from sluicegate.gateway.cli.terminal.output import (
+    AfterOption,
+    JsonOption,
+    page_query,
+    print_json,
+    print_table,
+    tell_the_rest,
+)
 from sluicegate.gateway.views.clients.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
@@ -130,15 +137,8 @@ def subscriptions(
     as_json: JsonOption = False,
 ) -> None:
     """Show subscriptions by destination, with the Deliver-To-One priority."""
-    asked: dict[str, str | int] = {
-        "vpn_name": vpn_name,
-        "destination_name": destination_name,
-        "topic_str": topic_str,
-        "after": after,
-        "limit": limit,
-    }
-    if topic:
-        asked["topic"] = topic
+    wanted = {"vpn_name": vpn_name, "destination_name": destination_name, "topic_str": topic_str, "topic": topic}
+    asked = page_query(after, limit, **wanted)
     view = AdminClient(url, vpn).smrp_subscriptions(asked)
     if as_json:
         print_json(view)
