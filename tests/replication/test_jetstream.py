@@ -38,23 +38,17 @@ async def stream(servers: NatsCluster, *, bytes_max: int = 64 << 20) -> AsyncIte
 
 async def read_on(stream: JetStream, after: int, wait_s: float) -> list[StoredMessage]:
     """Read, and again if the servers are not ready."""
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                return await stream.read(after, wait_s)
-            except StreamUnavailable:
-                await asyncio.sleep(0.05)
+    return await answered(partial(stream.read, after, wait_s))
 
 
 async def test_an_append_is_stored_where_it_belongs_and_nowhere_else(servers: NatsCluster) -> None:
     async with stream(servers) as log:
-        assert await log.append(Append(0, b"one")) == 1
-        assert await log.append(Append(1, b"two")) == 2
-        assert await log.append(Append(1, b"other")) is None
-        assert await log.append(Append(3, b"other")) is None
-        assert await log.append(Append(1, b"two")) is None  # a second copy
-        assert [await log.at(sequence) for sequence in (1, 2, 3)] == [b"one", b"two", None]
-        assert (await log.bounds())[:2] == (1, 2)
+        assert await stored(log, Append(0, b"one")) == 1
+        assert await stored(log, Append(1, b"two")) == 2
+        for misplaced in (Append(1, b"other"), Append(3, b"other"), Append(1, b"two")):  # the last is a second copy
+            assert await answered(partial(log.append, misplaced)) is None
+        assert [await answered(partial(log.at, sequence)) for sequence in (1, 2, 3)] == [b"one", b"two", None]
+        assert (await answered(log.bounds))[:2] == (1, 2)
 
 
 async def test_messages_are_read_in_order_and_waited_for(servers: NatsCluster) -> None:
@@ -107,12 +101,12 @@ async def test_a_trim_deletes_what_is_before_it_and_a_late_one_nothing(servers: 
     async with stream(servers) as log:
         for number in range(10):
             await stored(log, Append(number, b"%d" % number))
-        await log.trim(7)
-        await log.trim(3)
-        assert (await log.bounds())[:2] == (7, 10)
-        assert await log.at(6) is None
+        await answered(partial(log.trim, 7))
+        await answered(partial(log.trim, 3))
+        assert (await answered(log.bounds))[:2] == (7, 10)
+        assert await answered(partial(log.at, 6)) is None
         assert [each.sequence for each in await read_on(log, 2, 1.0)] == [7, 8, 9, 10]
-        assert await log.append(Append(10, b"next")) == 11
+        assert await stored(log, Append(10, b"next")) == 11
 
 
 async def test_a_full_stream_refuses_and_takes_again_after_a_trim(servers: NatsCluster) -> None:
@@ -120,18 +114,19 @@ async def test_a_full_stream_refuses_and_takes_again_after_a_trim(servers: NatsC
         for end in range(10):
             await stored(log, Append(end, bytes(100_000)))
         with pytest.raises(StreamFull, match="maximum bytes exceeded"):
-            await log.append(Append(10, bytes(100_000)))
-        end = 10
-        await log.trim(end)
-        assert await log.append(Append(end, bytes(100_000))) == end + 1
+            await answered(partial(log.append, Append(10, bytes(100_000))))
+        await answered(partial(log.trim, 10))
+        assert await stored(log, Append(10, bytes(100_000))) == 11
 
 
 async def test_a_stream_with_settings_that_lose_messages_is_told(servers: NatsCluster) -> None:
     async with stream(servers) as log:
-        assert await log.differences(replica_count=3, bytes_max=64 << 20) == {}
-        assert await log.differences(replica_count=5, bytes_max=1 << 20) == {"num_replicas": 3, "max_bytes": 64 << 20}
+        same = partial(log.differences, replica_count=3, bytes_max=64 << 20)
+        assert await answered(same) == {}
+        other = partial(log.differences, replica_count=5, bytes_max=1 << 20)
+        assert await answered(other) == {"num_replicas": 3, "max_bytes": 64 << 20}
         with pytest.raises(StreamRefused, match="already in use"):
-            await log.create(replica_count=3, bytes_max=1 << 20)
+            await answered(partial(log.create, replica_count=3, bytes_max=1 << 20))
 
 
 async def test_servers_that_are_away_are_told_from_a_refusal(servers: NatsCluster) -> None:
@@ -204,7 +199,7 @@ async def records(stream: JetStream) -> list[bytes]:
     """Return all records, as a standby reads them."""
     found: list[bytes] = []
     standby = end_of(stream, "standby", lambda taken: found.extend([each.data for each in taken]))
-    end = (await stream.bounds()).last
+    end = (await answered(stream.bounds)).last
     async with asyncio.timeout(WITHIN_S):
         while standby.replica.read_through < end:
             with contextlib.suppress(StreamUnavailable):
@@ -261,6 +256,6 @@ async def test_brokers_with_similar_names_have_streams_of_their_own(servers: Nat
     for each in names:
         async with opened(servers, each) as log:
             await until_created(log, 1 << 20)
-            assert (await log.bounds()).last == 0
+            assert (await answered(log.bounds)).last == 0
             await stored(log, Append(0, each.encode()))
             assert [message.data for message in await read_on(log, 0, 1.0)] == [each.encode()]

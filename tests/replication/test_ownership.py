@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from itertools import count
 
 import pytest
@@ -15,11 +16,13 @@ from sluicegate.storage.replication.ownership.clock import elapsed_s
 from sluicegate.storage.replication.ownership.keys import Holder, Key, UnreadableKey
 from sluicegate.storage.replication.ownership.lease import Lease, Stopped, Taken
 from sluicegate.storage.replication.servers import all_servers, check_servers, connected_server
-from sluicegate.storage.replication.stream import StreamRefused, StreamUnavailable
+from sluicegate.storage.replication.stream import StreamRefused
 from support.processes.nats import NatsCluster
+from support.processes.nats_streams import delete_key, until_bucket_created, write_key
+from support.storage.replicas import answered
 
 WITHIN_S = 60
-REQUEST_S = 2.0
+REQUEST_S = 20.0
 NAMES = count(1)
 A, B = Holder("a", "1"), Holder("b", "1")
 
@@ -29,22 +32,9 @@ async def bucket(servers: NatsCluster) -> AsyncIterator[NatsBucket]:
     """The bucket, over a connection of its own."""
     client = await connected(servers.urls)
     try:
-        found = NatsBucket(client)
-        async with asyncio.timeout(WITHIN_S):
-            while not await is_created(found):
-                await asyncio.sleep(0.1)
-        yield found
+        yield await until_bucket_created(client)
     finally:
         await client.close()
-
-
-async def is_created(bucket: NatsBucket) -> bool:
-    """Create the bucket; return whether the servers have found each other and it is there."""
-    try:
-        await bucket.create(3)
-    except (StreamUnavailable, StreamRefused):
-        return False
-    return True
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -130,7 +120,7 @@ async def test_a_key_that_an_operator_deleted_is_none_and_can_be_taken(servers: 
     client = await connected(servers.urls)
     async with bucket(servers) as keys:
         await keys.put(broker, A, 0, REQUEST_S)
-        await client.request(f"$KV.{BUCKET}.{stream_name(broker)}", b"", headers={"KV-Operation": "DEL"})
+        await delete_key(client, f"$KV.{BUCKET}.{stream_name(broker)}")
         deleted = await keys.read(broker, REQUEST_S)
         assert deleted.holder is None
         assert deleted.revision > 0
@@ -142,7 +132,7 @@ async def test_a_key_that_somebody_else_wrote_is_an_error(servers: NatsCluster) 
     broker = f"owned {next(NAMES)}"
     client = await connected(servers.urls)
     async with bucket(servers) as keys:
-        await client.request(f"$KV.{BUCKET}.{stream_name(broker)}", b"mine")
+        await write_key(client, f"$KV.{BUCKET}.{stream_name(broker)}", b"mine")
         with pytest.raises(UnreadableKey, match=rf"key {stream_name(broker)} of bucket {BUCKET} does not say who"):
             await keys.read(broker, REQUEST_S)
     await client.close()
@@ -150,10 +140,10 @@ async def test_a_key_that_somebody_else_wrote_is_an_error(servers: NatsCluster) 
 
 async def test_a_bucket_with_settings_that_lose_keys_is_told(servers: NatsCluster) -> None:
     async with bucket(servers) as keys:
-        assert await keys.differences(3) == {}
-        assert await keys.differences(5) == {"num_replicas": 3}
+        assert await answered(partial(keys.differences, 3)) == {}
+        assert await answered(partial(keys.differences, 5)) == {"num_replicas": 3}
         with pytest.raises(StreamRefused, match="already in use"):
-            await keys.create(1)
+            await answered(partial(keys.create, 1))
 
 
 async def test_servers_say_to_the_system_account_how_often_they_write(servers: NatsCluster) -> None:

@@ -25,7 +25,7 @@ from sluicegate.storage.replication.ownership.replica_list import (
 )
 from sluicegate.storage.replication.trimming.plan import Hold
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import until_bucket_created
+from support.processes.nats_streams import delete_key, until_bucket_created
 from support.storage.replicas import answered
 from support.storage.trimmed import trimmed_broker
 
@@ -63,9 +63,9 @@ async def test_a_list_is_written_only_if_its_revision_was_seen(servers: NatsClus
     async with connection(servers) as client:
         lists, broker = ReplicaLists(client), f"listed {next(BROKERS)}"
         assert await answered(partial(lists.read, broker)) == (None, 0)
-        first = await lists.put(ReplicaList(broker, ("a", "b")), 0)
+        first = await answered(partial(lists.put, ReplicaList(broker, ("a", "b")), 0))
         assert first is not None
-        assert await lists.put(ReplicaList(broker, ("c",)), 0) is None
+        assert await answered(partial(lists.put, ReplicaList(broker, ("c",)), 0)) is None
         stored = await answered(partial(lists.read, broker))
         assert stored == (ReplicaList(broker, ("a", "b")), first)
         assert ReplicaList(broker, ("a", "b")) in await answered(lists.all)
@@ -128,7 +128,7 @@ async def test_a_list_that_was_deleted_is_made_again_of_the_names_that_are_known
         await until(lambda: first.names.names == ("a", "b", "c"))
         lists = ReplicaLists(client)
         before = (await answered(partial(lists.read, broker))).revision
-        await client.request(subject_of_list(broker), b"", headers={"KV-Operation": "DEL"})
+        await delete_key(client, subject_of_list(broker))
         first.names.look()
         async with asyncio.timeout(WITHIN_S):
             while (stored := await answered(partial(lists.read, broker))).revision < before + 2:
@@ -150,7 +150,7 @@ async def test_what_a_replica_reads_is_said_again_when_somebody_has_deleted_it(s
         levels, said = ReadableLevels(client, broker), ReadableLevel(3, "1.0")
         await answered(partial(levels.say, "a", said))
         subject = f"$KV.{BUCKET}.{stream_name(broker)}.reads.a"
-        await client.request(subject, b"", headers={"KV-Operation": "DEL"})
+        await delete_key(client, subject)
         assert await answered(levels.all) == {}
         assert await answered(partial(levels.say, "a", said))
         assert await answered(levels.all) == {"a": said}

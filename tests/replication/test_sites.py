@@ -18,7 +18,7 @@ from sluicegate.storage.replication.sites.states import UnreadableState, demotin
 from sluicegate.storage.replication.trimming.plan import to_install
 from sluicegate.storage.replication.trimming.snapshots import Snapshots
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import until_created
+from support.processes.nats_streams import delete_key, until_created
 from support.storage.replicas import BEGIN, Following, answered, content_of
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
@@ -87,7 +87,7 @@ async def test_the_state_of_a_site_that_was_deleted_is_not_that_of_a_new_one(
         keys = SiteKeys(broker.client, broker.name)
         await answered(partial(keys.put, first_state("paris", is_active=True), 0))
         subject = f"$KV.{BUCKET}.{stream_name(broker.name)}.site"
-        await broker.client.request(subject, b"", headers={"KV-Operation": "DEL"})
+        await delete_key(broker.client, subject)
         with pytest.raises(UnreadableState, match="was deleted: nobody knows which site is active"):
             await answered(keys.read)
 

@@ -19,7 +19,7 @@ from sluicegate.storage.replication.trimming.holds import ReplicaHold
 from sluicegate.storage.replication.trimming.objects import CHUNK_BYTES, ObjectChanged, Objects
 from sluicegate.storage.replication.trimming.plan import Hold, has_to_begin_anew
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES
+from support.processes.nats_streams import NAMES, delete_key
 from support.storage.replicas import BEGIN, answered, content_of
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
@@ -120,7 +120,7 @@ async def test_a_hold_that_somebody_has_deleted_is_placed_again(servers: NatsClu
         hold = broker.hold("a")
         assert await answered(partial(hold.renew, 0))
         subject = f"$KV.{BUCKET}.{stream_name(broker.name)}.holds.a"
-        await broker.client.request(subject, b"", headers={"KV-Operation": "DEL"})
+        await delete_key(broker.client, subject)
         assert await broker.held() == []
         assert not await answered(partial(hold.renew, 0))
         assert await answered(partial(hold.renew, 0))

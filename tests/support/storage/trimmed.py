@@ -12,14 +12,13 @@ from typing import Any, Final, Self, TypeVar
 from sluicegate.storage.backup.snapshots import Run, install_snapshot, make_snapshot
 from sluicegate.storage.errors import StorageError
 from sluicegate.storage.replication.jetstream import JetStream, connected
-from sluicegate.storage.replication.ownership.bucket import NatsBucket
 from sluicegate.storage.replication.replica import Append, first_message
 from sluicegate.storage.replication.trimming.holds import Holds, ReplicaHold
 from sluicegate.storage.replication.trimming.plan import Hold, Snapshot, to_install
 from sluicegate.storage.replication.trimming.snapshots import Snapshots
 from sluicegate.storage.replication.trimming.trimmer import Trimmer
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, stored, until_created
+from support.processes.nats_streams import NAMES, stored, until_bucket_created, until_created
 from support.storage.replicas import BEGIN, Following, Owner, answered
 
 TIMES_MS: Final = count(1)
@@ -49,7 +48,7 @@ class TrimmedBroker:
         await until_created(self.stream, 64 << 20)
         await stored(self.stream, Append(0, first_message(BEGIN, 0)))
         self.snapshots = Snapshots(self.client, self.name, BEGIN.incarnation)
-        await answered(partial(NatsBucket(self.client).create, 3))
+        await until_bucket_created(self.client)
         await answered(partial(self.snapshots.create, 3))
         self.holds = Holds(self.client, self.name)
         self.owner = Owner(self._folder / "owner", self.stream)
