@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from sluicegate.testing.ports import free_port
+from support.http.plain import HTTP
 from support.operations.console_page import answer, fill_in, go, row
 from support.operations.console_traffic import client_of, publish
 from support.processes.gateway import GatewayProcess
@@ -233,3 +234,38 @@ def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayP
     answer(page, "Delete", name=name)
     expect(row(page, name)).to_have_count(0)
     expect(page.locator("#vpn option", has_text=name)).to_have_count(0)
+
+
+def test_what_has_no_limit_is_an_empty_field_and_stays_without(page: Page, running: GatewayProcess, own: Own) -> None:
+    """The gateway's value for that is the maximum of the attribute."""
+    name = own("wide-open")
+    created = HTTP.post(f"{running.admin_url}/message-vpns", json={"name": name, "max_endpoint_count": 5})
+    assert created.status_code == 201, created.text
+
+    def endpoints_max() -> object:
+        return HTTP.get(f"{running.admin_url}/message-vpns/{name}").json()["settings"]["max_endpoint_count"]
+
+    go(page, f"message-vpns/{name}")
+    page.get_by_role("button", name="Edit").click()
+    dialog = page.locator("dialog[open]")
+    for unlimited in ("max_connection_count", "usage_bytes_max"):
+        expect(dialog.locator(f"[name={unlimited}]")).to_have_value("")
+        expect(dialog.locator(f"[name={unlimited}]")).to_have_attribute("placeholder", "no limit")
+    expect(dialog.locator("[name=max_endpoint_count]")).to_have_value("5")
+    answer(page, "Change", max_endpoint_count="6")
+    assert endpoints_max() == 6
+    expect(page.locator("#page")).to_contain_text("maximum connection countno limit")
+
+    page.get_by_role("button", name="Edit").click()
+    answer(page, "Change", max_endpoint_count="")
+    expect(page.locator("#page")).to_contain_text("maximum endpoint countno limit")
+    assert endpoints_max() == 2**40
+
+    go(page, "profiles")
+    page.get_by_role("button", name="New client profile").click()
+    answer(page, "Create", name=name, max_subscription_count="9")
+    row(page, name, table="Client profiles").click()
+    expect(dialog.locator("[name=max_connection_count]")).to_have_value("")
+    answer(page, "Change", max_subscription_count="")
+    made = HTTP.get(f"{running.admin_url}/client-profiles/{name}").json()
+    assert {made["max_subscription_count"], made["max_connection_count"]} == {1_000_000}

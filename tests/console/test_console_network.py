@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.operations.console_page import PHONE, answer, browser_page, go, row
-from support.operations.console_traffic import publish
+from support.operations.console_traffic import client_of, publish
 from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
@@ -139,6 +139,31 @@ def test_a_queue_of_another_broker_is_found_shown_browsed_and_not_changed(
     go(page, "queues/own")
     expect(page.get_by_role("button", name="Edit")).to_be_enabled()
     expect(page.get_by_role("heading", name="Durable cursors")).to_be_visible()
+    assert running.command("link", "delete", "there").returncode == 0
+
+
+def test_a_consumer_at_another_broker_leads_to_the_link_and_not_to_a_client_that_is_not_here(
+    page: Page, running: GatewayProcess, other: GatewayProcess
+) -> None:
+    """docs/concepts/networks.md: it is shown as NAME@BROKER. A client may have such a name of its own."""
+    url = f"url=flow://127.0.0.1:{other.ports['flow']}"
+    assert running.command("link", "create", "there", url).returncode == 0
+    running.create_queue("shared", access_type="non-exclusive")
+    with (
+        client_of(running, "ada@desk") as ada,
+        ada.consumer("shared"),
+        client_of(other, "worker") as worker,
+        worker.consumer("shared"),
+    ):
+        go(page, "queues/shared")
+        expect(row(page, "worker@there", table="Flows").get_by_role("link")).to_have_count(1)
+        row(page, "ada@desk", table="Flows").get_by_role("link", name="ada@desk").click()
+        expect(page.locator("h1")).to_have_text("ada@desk")
+        expect(page.get_by_role("button", name="Disconnect")).to_be_enabled()
+        page.go_back()
+        row(page, "worker@there", table="Flows").get_by_role("link", name="there").click()
+        expect(page.locator("h1")).to_have_text("there")
+        expect(page.get_by_role("button", name="Delete link")).to_be_enabled()
     assert running.command("link", "delete", "there").returncode == 0
 
 

@@ -150,7 +150,7 @@ def test_nothing_can_be_done_to_an_object_before_the_first_answer(
     go(page, path)
     button = page.locator("#page").get_by_role("button", name=re.compile("Purge|Delete|Disconnect")).first
     expect(button).to_be_visible()
-    expect(page.locator("#page button:enabled, #page input:enabled")).to_have_count(0)
+    expect(page.locator("#contents button:enabled, #contents input:enabled")).to_have_count(0)
     for key in ("P", "Delete", "e"):
         page.keyboard.press(key)
     expect(page.locator("dialog")).to_have_count(0)
@@ -203,6 +203,32 @@ def test_the_filter_of_a_list_keeps_what_is_typed_before_the_first_answer(page: 
     expect(page.locator("#page tbody tr")).to_have_count(0)
     expect(typed).to_have_value("no-such-name")
     expect(typed).to_be_focused()
+
+
+def test_messages_are_searched_for_before_the_first_answer(page: Page, running: GatewayProcess, own: Own) -> None:
+    name = own("searched")
+    running.create_queue(name)
+    with client_of(running, "feeder") as client, client.publisher() as publisher:
+        publisher.send_all([sluicegate.Message(b"x", queue=name, key=key) for key in ("one", "two")])
+        publisher.flush()
+    expect(page.locator("#state")).to_have_text("live")
+    held = hold(page, re.compile(f"/queues/{name}"))
+    go(page, f"queues/{name}/messages")
+    expect(page.locator("#contents")).to_have_attribute("disabled", "")
+    page.keyboard.press("/")
+    partition = page.get_by_label("Partition", exact=True)
+    expect(partition).to_be_focused()
+    key = page.get_by_label("Key", exact=True)
+    key.fill("two")
+    page.keyboard.press("Enter")
+    page.route(re.compile(f"/queues/{name}"), lambda route: route.continue_())
+    for each in held:
+        each.continue_()
+    expect(page.locator("#page tbody tr")).to_have_count(1)
+    expect(row(page, "two")).to_be_visible()
+    expect(page.locator("#head [role=status]")).to_contain_text("1 message found, 2 examined")
+    expect(key).to_have_value("two")
+    expect(page.get_by_role("button", name="Delete")).to_be_disabled()
 
 
 def test_an_action_goes_on_when_its_dialog_is_closed_and_is_reported(

@@ -4,7 +4,7 @@ import { get } from "../api/admin.js";
 import { linesOf, numberOf } from "./elements.js";
 import { attributeName } from "./units.js";
 
-const NO_LIMIT = 2 ** 40; // of what has none, the gateway's value is this or more
+const NO_LIMIT = 2 ** 40; // a maximum of this or more is the gateway's value for no limit, whatever the default is
 
 let described = null; // schemas by name, once they are loaded
 
@@ -24,14 +24,24 @@ export async function attributeFields(schema, now) {
     const words = of.type === "boolean" ? ["true", "false"] : of.enum;
     if (words) return { ...given, choices: unset || isOptional(schema) ? ["", ...words] : words };
     if (of.type === "array") return { ...given, lines: true, hint: holdsObjects(of) ? "one JSON object per line" : "one per line" };
-    return { ...given, placeholder: defaultWords(of.default) };
+    return { ...given, placeholder: !unset && isLimit(of) ? "no limit" : defaultWords(of) };
   });
 }
 
 /** What an attribute is that is not given; null: nothing. */
-function defaultWords(value) {
-  if (value === undefined || value === null) return null;
-  return typeof value === "number" && value >= NO_LIMIT ? "no limit" : String(value);
+function defaultWords(of) {
+  if (of.default === undefined || of.default === null) return null;
+  return isUnlimited(of.default, of) ? "no limit" : String(of.default);
+}
+
+/** Whether an attribute is a limit that is switched off by its maximum. An empty field stands for that. */
+function isLimit(of) {
+  return of.type === "integer" && (of.maximum >= NO_LIMIT || (of.maximum !== undefined && of.maximum === of.default));
+}
+
+/** Whether a value of an attribute stands for no limit. */
+function isUnlimited(value, of) {
+  return isLimit(of) && value >= of.maximum;
 }
 
 /** Attributes of templates are optional; queues have all attributes. */
@@ -59,6 +69,7 @@ const textOf = (values, name, of) => (values[name] === undefined || values[name]
 const holdsObjects = (of) => of.items.$ref !== undefined;
 
 function asText(value, of) {
+  if (isUnlimited(value, of)) return "";
   if (of.type === "object") return JSON.stringify(value);
   if (of.type !== "array") return String(value);
   return (holdsObjects(of) ? value.map((each) => JSON.stringify(each, givenOnly)) : value).join("\n");
@@ -69,6 +80,7 @@ const givenOnly = (_, value) => value ?? undefined;
 
 /** Convert a text to the type of the schema. Entries of a list that are unchanged keep their exact text. */
 function typed(text, of, before = []) {
+  if (text === "" && isLimit(of)) return of.maximum;
   if (of.type === "integer") return numberOf(text);
   if (of.type === "boolean") return text === "true";
   if (of.type === "object") return objectOf(text);

@@ -69,7 +69,10 @@ export function open(place, [name]) {
 }
 
 function gauges(view) {
-  const line = (title, now, most, form) => h("div", { class: "gauge" }, h("span", {}, title), bar(now, most, most && most < NO_BYTES_LIMIT ? `${form(now)} of ${form(most)}` : `${form(now)}, no limit`));
+  const line = (title, now, most, form) => {
+    const isLimited = most > 0 && most < (form === size ? NO_BYTES_LIMIT : NO_COUNT_LIMIT);
+    return h("div", { class: "gauge" }, h("span", {}, title), bar(now, isLimited ? most : 0, isLimited ? `${form(now)} of ${form(most)}` : `${form(now)}, no limit`));
+  };
   return [
     line("Clients", view.connection_count, 0, count),
     line("Queues", view.endpoint_count, 0, count),

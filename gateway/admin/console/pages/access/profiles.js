@@ -13,6 +13,7 @@ export const PROFILES = "profiles";
 const MADE_HERE = "operator"; // the origin of profiles that can be changed here
 const NO_LIMIT = 1_000_000; // the gateway's value for counts without a limit
 
+const rateWords = (number) => (number ? count(number) : "no limit");
 const limit = (number) => (number >= NO_LIMIT ? "no limit" : count(number));
 
 const CLIENT = {
@@ -22,7 +23,7 @@ const CLIENT = {
   columns: [
     { title: "Connections", value: (each) => each.max_connection_count, cell: (each) => limit(each.max_connection_count), numeric: true },
     { title: "Subscriptions", value: (each) => each.max_subscription_count, cell: (each) => limit(each.max_subscription_count), numeric: true, wide: true },
-    { title: "Messages /s", value: (each) => each.max_msg_rate, cell: (each) => (each.max_msg_rate ? count(each.max_msg_rate) : "no limit"), numeric: true, wide: true },
+    { title: "Messages /s", value: (each) => each.max_msg_rate, cell: (each) => rateWords(each.max_msg_rate), numeric: true, wide: true },
     { title: "May not", value: forbidden, long: true, wide: true },
   ],
 };
@@ -104,7 +105,7 @@ export function open(place) {
 
 /** Show a profile that cannot be changed here. */
 function showProfile(kind, { name, origin, ...settings }) {
-  const lines = Object.entries(settings).map(([setting, value]) => [words(setting), settingWords(value)]);
+  const lines = Object.entries(settings).map(([setting, value]) => [words(setting), setting === "max_msg_rate" ? rateWords(value) : settingWords(value)]);
   const why = origin === MADE_HERE ? "Your account may not change it." : "It is defined in the configuration file, and can only be changed there.";
   show(name, h("div", {}, h("p", { class: "quiet" }, `${capital(kind.noun)}. ${why}`), facts(lines)));
 }

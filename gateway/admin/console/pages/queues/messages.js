@@ -20,7 +20,7 @@ const QUEUE_REPLY = /^#q\//; // of a reply address that is a queue
 const QOS = ["0 (at most once)", "1 (at least once)", "2 (exactly once)"];
 const HEAD_CHARS = 60; // of a payload, in the list
 
-export function open(place, [name]) {
+export function open(place, [name], head) {
   const chosen = new Set(); // ids
   let position = START; // of the page
   let next = null; // position of the next page; null: there is none
@@ -54,17 +54,20 @@ export function open(place, [name]) {
   const actions = ["Move", "Copy", "Republish", "Bring back", "Delete"].map((action) => actionButton(action, () => take(action), { kind: action === "Delete" ? "danger" : null }));
   const first = button("First page", () => go(START));
   const goOn = button("Next page", () => go(next));
-  place.append(
+  head.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " / ", h("a", { href: queueAddress(name) }, name), " /"),
     h("h1", {}, "Messages"),
     about,
     h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), key, topic, selector),
     h("div", { class: "bar-of-tools" }, h("label", {}, "Received since ", since), h("label", {}, "until ", until), button("Clear", clear), result),
+  );
+  place.append(
     h("div", { class: "bar-of-tools" }, ...actions, button("All on this page", chooseAll), chosenText),
     table.element,
     h("div", { class: "bar-of-tools" }, first, goOn),
     details,
   );
+  tellChosen();
   for (const each of conditions) each.addEventListener("change", () => go(START));
 
   async function refresh() {
@@ -204,7 +207,7 @@ function columns(choose) {
     { title: "Id", value: (each) => each.id },
     { title: "Topic", value: (each) => each.topic },
     { title: "Key", value: (each) => each.key ?? "–" },
-    { title: "Payload", value: head, wide: true },
+    { title: "Payload", value: payloadHead, wide: true },
     { title: "Size", value: (each) => each.size_bytes, cell: (each) => size(each.size_bytes), numeric: true, wide: true },
     { title: "Deliveries", value: (each) => each.delivery_count, numeric: true, wide: true },
     { title: "Dead-letter reason", value: (each) => (each.dead ? words(each.dead.reason) : "–"), wide: true },
@@ -212,7 +215,7 @@ function columns(choose) {
   ];
 }
 
-function head(message) {
+function payloadHead(message) {
   if (message.payload_encoding !== "text") return "(binary)";
   const line = message.payload.slice(0, HEAD_CHARS).replaceAll(/\s+/g, " ");
   return line.length < message.payload.length ? `${line}…` : line;

@@ -2,7 +2,7 @@
 
 import { get, latest, patch, post, queuePath, remove } from "../../api/admin.js";
 import { Rates } from "../../api/rates.js";
-import { actionButton, refusal } from "../../widgets/access.js";
+import { actionButton, refusal, seesNode } from "../../widgets/access.js";
 import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
 import { Tile, bar } from "../../widgets/charts.js";
 import { ask, askToDelete, attempt, notice } from "../../widgets/dialogs.js";
@@ -13,6 +13,7 @@ import { TimeCharts } from "../../widgets/time-charts.js";
 import { attributeName, attributeValue } from "../../widgets/units.js";
 import { count, counted, moment, protocolName, rate, size, words } from "../../widgets/words.js";
 import { clientAddress } from "../clients/clients.js";
+import { LINKS, linkAddress } from "../network/network.js";
 import { Cursors } from "./cursors.js";
 import { queueAddress } from "./figures.js";
 import { PartitionPicture } from "./partitions.js";
@@ -20,12 +21,25 @@ import { queueNames } from "./queues.js";
 
 const MEGABYTE = 1024 * 1024; // of the quota
 
-/** The consumer of a partition or flow, with a link to its page; those inside of a broker, such as bridges, and at other brokers have none here. */
-function consumer({ client, at: { broker, isHere } }) {
+/**
+ * The consumer of a partition or flow, with a link to its page, or to the network link behind which it is connected. Clients
+ * inside of a broker, such as bridges, and those at other brokers have no page here.
+ */
+function consumer({ client, at: { broker, isHere, neighbors } }) {
   if (!client || !isHere || client.startsWith("#")) return client ?? "–";
-  const parts = client.split("@"); // NAME@BROKER is connected to another broker
-  const isOfMachine = parts.length > 1 && areOfOneMachine(broker, parts.pop());
-  return h("a", { href: clientAddress(isOfMachine ? parts.join("@") : client), tabindex: -1 }, client);
+  const cut = client.lastIndexOf("@"); // NAME@BROKER is connected to another broker
+  const [name, other] = [client.slice(0, cut), client.slice(cut + 1)];
+  if (cut >= 0 && areOfOneMachine(broker, other)) return page(clientAddress(name), client);
+  if (cut < 0 || neighbors?.has(other) === false) return page(clientAddress(client), client);
+  return neighbors ? h("span", {}, `${name}@`, page(linkAddress(other), other)) : client;
+}
+
+const page = (address, text) => h("a", { href: address, tabindex: -1 }, text);
+
+/** Return the names of the neighbors if a client may be connected to one; null if this account may not know them. */
+async function neighborsOf(clients) {
+  if (!clients.some((each) => each?.includes("@"))) return new Set();
+  return seesNode() ? new Set((await get(LINKS)).links.map((each) => each.name)) : null;
 }
 
 /** Whether two brokers belong to one machine, by their names: `node`, `node-2`, `node-3`. */
@@ -137,7 +151,9 @@ export function open(place, [name]) {
     tiles.unacked.show(count(view.unacked_count), "with consumers");
     const quota = config.max_msg_spool_usage * MEGABYTE;
     spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
-    const at = { broker: view.broker, isHere: broker === "" };
+    const isHere = broker === "";
+    const neighbors = isHere ? await neighborsOf([...view.partitions, ...view.flows].map((each) => each.client)) : null;
+    const at = { broker: view.broker, isHere, neighbors };
     const placed = (each) => ({ ...each, at });
     partitions.show(view.partitions.map(placed));
     ofPartitions.hidden = !config.partition_count && view.partitions.length < 2;
