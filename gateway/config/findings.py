@@ -74,7 +74,7 @@ def described(model: type[S], values: Mapping[str, object]) -> S:
         return model.model_validate(dict(values))
     except ValidationError as error:
         found = finding_of(model, error.errors(include_url=False)[0])
-        raise QueueInvalid(found.field, found.reason, found.allowed or "keys that go together") from None
+        raise QueueInvalid(found.field, found.reason, found.allowed) from None
 
 
 def changed(section: N, changes: Mapping[str, object]) -> N:

@@ -49,10 +49,11 @@ MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
 
 @final
 class QueueInvalid(ValueError):
-    """A definition is not valid. Names the field, what is wrong with it, and what is allowed."""
+    """A definition is not valid: the field, what is wrong, and what is allowed, which is empty if the reason has it."""
 
-    def __init__(self, field: str, reason: str, allowed: str) -> None:
-        super().__init__(f"{field}: {reason}; allowed: {allowed}")
+    def __init__(self, field: str, reason: str, allowed: str = "") -> None:
+        self.text = f"{reason}; allowed: {allowed}" if allowed else reason
+        super().__init__(f"{field}: {self.text}" if field else self.text)
         self.field = field
         self.reason = reason
         self.allowed = allowed

@@ -1,22 +1,18 @@
-"""No page of the console has a serious fault of accessibility, in an empty or a loaded broker, light or dark.
-
-axe-core (Deque) checks what a program can see of WCAG 2.1 AA: names, roles, contrast, keyboard.
-"""
+"""No page of the console has a serious fault of accessibility, in an empty or a loaded broker, light or dark."""
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
+from support.operations.axe import faults
 from support.operations.console_page import WAIT_MS, browser_page, go
 from support.operations.console_traffic import client_of, publish
-from support.processes.foreign_programs import node_modules
 from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Scheme = Literal["light", "dark"]
-RULES: Final = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 LOADED: Final = (
     *("queues/wide", "queues/wide/messages", "queues/dead"),
     *("message-vpns/default", "explain/key/wide/customer-7"),
@@ -29,26 +25,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
         yield process
 
 
-def faults(page: Page) -> list[str]:
-    """Return the serious faults of what is shown, each with the place."""
-    found: dict[str, Any] = page.evaluate(
-        "async rules => await axe.run(document, { runOnly: rules, resultTypes: ['violations'] })", RULES
-    )
-    return [
-        f"{each['id']}: {each['help']}: {node['target']} {node['html'][:120]}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"][:3]
-    ]
-
-
 def faults_of_pages(browser: Browser, running: GatewayProcess, scheme: Scheme, more: tuple[str, ...]) -> list[str]:
     """Return the serious faults of the pages that the menu leads to, and of others."""
-    script = (node_modules("axe-core") / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
     found: list[str] = []
     with browser_page(browser, f"{running.admin_url}/console", scheme=scheme) as page:
         expect(page.locator("#state")).to_have_text("live")
-        page.evaluate(script)
         links = page.locator("#pages a[data-path]:visible").all()
         for path in [*[link.get_attribute("data-path") or "" for link in links], *more]:
             go(page, path)

@@ -1,6 +1,5 @@
 """Administration in the console beside queues: users, delivery points, durable cursors and backups."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -90,10 +89,14 @@ def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: Gatewa
     expect(row(page, "server", table="REST consumers")).to_contain_text("down: ")
 
     page.get_by_role("button", name="Edit").click()
-    fill_in(page, "Change", queue_bindings="not JSON")
-    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("not JSON")
-    lines = [json.dumps({"queue": each, "post_request_target": "/a"}) for each in (queue, "also")]
-    answer(page, "Change", queue_bindings="\n".join(lines), enabled="false")
+    dialog = page.locator("dialog[open]")
+    dialog.get_by_role("button", name="Add queue binding").click()
+    page.keyboard.type("also")
+    added = dialog.get_by_role("group", name="queue binding 2")
+    added.get_by_label("post request target").fill("/a")
+    answer(page, "Change", enabled="false")
+    definition = HTTP.get(f"{running.admin_url}/rest-delivery-points/{name}").json()["definition"]
+    assert [each["queue"] for each in definition["queue_bindings"]] == [queue, "also"]
     expect(page.locator("#page")).to_contain_text("shut down, created by an operator")
 
     page.get_by_role("button", name="Delete delivery point").click()
@@ -181,8 +184,9 @@ def test_profiles_are_made_changed_and_deleted(page: Page, own: Own, button: str
     name = own("devices")
     go(page, "profiles")
     page.get_by_role("button", name=button).click()
-    fields = {field: "50"} if field else {"publish_topic_exceptions": '{"topic": "plant/>"}'}
-    answer(page, "Create", name=name, **fields)
+    if not field:
+        page.get_by_role("button", name="Add topic exception").first.click()
+    answer(page, "Create", name=name, **({field: "50"} if field else {"'publish_topic_exceptions.0.topic'": "plant/>"}))
     expect(row(page, name, table=table)).to_contain_text("50" if field else "disallow, 1 exception")
 
     row(page, name, table=table).click()

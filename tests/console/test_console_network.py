@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from support.operations.console_page import PHONE, answer, browser_page, go, row
+from support.operations.console_page import PHONE, answer, browser_page, fill_in, go, row
 from support.operations.console_traffic import client_of, publish
 from support.processes.gateway import GatewayProcess
 
@@ -79,7 +79,15 @@ def test_a_link_is_made_seen_edited_shut_down_and_deleted(
     page.locator(".network .broker.up").click()
     expect(page.locator("h1")).to_have_text("there")
     page.get_by_role("button", name="Edit").click()
-    answer(page, "Change", dead_time_ms="4000", vpns='{"default": "default"}')
+    vpns = page.locator("dialog[open]").get_by_role("group", name="VPNs", exact=True)
+    vpns.get_by_role("button", name="Remove").click()
+    fill_in(page, "Change")
+    expect(vpns).to_contain_text("allowed")
+    vpns.get_by_role("button", name="Add VPN").click()
+    page.keyboard.type("default")
+    page.keyboard.press("Tab")
+    page.keyboard.type("default")
+    answer(page, "Change", dead_time_ms="4000")
     expect(page.locator("#page")).to_contain_text("up, created by an operator")
 
     page.get_by_role("button", name="Shut down").click()

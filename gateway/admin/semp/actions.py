@@ -113,7 +113,7 @@ def _message_id(body: dict[str, object], name: str) -> MessageId:
     try:
         return parse_message_id(_text(body, name))
     except QueueInvalid as wrong:
-        raise invalid_parameter(f"{name}: {wrong.reason}; allowed: {wrong.allowed}") from None
+        raise invalid_parameter(f"{name}: {wrong.text}") from None
 
 
 def _since_s(body: dict[str, object]) -> int:

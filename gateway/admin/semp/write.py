@@ -197,7 +197,7 @@ async def _create_remote_address(node: NodeInterface, names: Names, fields: Fiel
     try:
         await node.update_link(names[1], {"url": url_of(str(fields["remoteAddress"]))})
     except QueueInvalid as wrong:
-        raise invalid_parameter(f"remoteAddress: {wrong.reason}; allowed: {wrong.allowed}") from None
+        raise invalid_parameter(f"remoteAddress: {wrong.text}") from None
 
 
 async def _delete_remote_address(node: NodeInterface, names: Names) -> None:
@@ -314,5 +314,5 @@ def _in_words_of(kind: SempObject[Any]) -> Iterator[None]:
     try:
         yield
     except QueueInvalid as wrong:
-        text = f"{kind.name_of(wrong.field)}: {wrong.reason}; allowed: {wrong.allowed}"
+        text = f"{kind.name_of(wrong.field)}: {wrong.text}"
         raise invalid_parameter(text) from None

@@ -3,19 +3,16 @@
 import { remove } from "../api/admin.js";
 import { refusal } from "./access.js";
 import { h, setText } from "./elements.js";
+import { makeField } from "./fields.js";
 
 const NOTICE_MS = 8_000;
 const FIELDS_IN_A_COLUMN = 6; // more fields are shown in columns
-const LINE_CHARS = 50; // about the width of a text area
-const CHOICES = new Map([["", "–"], ["true", "yes"], ["false", "no"]]); // as people read them
-const LINES_MAX = 10; // visible lines of a text area
 
 /**
  * Show a dialog, and run `action` with the values of the fields by name, unless the account lacks the level. An error is
- * shown in the dialog, which stays open with the values. Fields are `{name, label, value, required, hint, placeholder}`,
- * with `options` for suggestions, `choices` for a fixed list, `lines: true` for a text of several lines, or
- * `secret: true` for a password. Without fields, the dialog is a confirmation. Return whether the action succeeded, even
- * if the dialog was closed before that.
+ * shown in the dialog, which stays open with the values, and at the field that the gateway names. `fields` are those of
+ * fields.js; without them, the dialog is a confirmation. Return whether the action succeeded, even if the dialog was closed
+ * before that.
  */
 export function ask({ title, text, fields = [], confirm, dangerous = false, level, ofNode, action }) {
   const why = refusal(level, ofNode);
@@ -24,7 +21,9 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
     return Promise.resolve(false);
   }
   return new Promise((resolve) => {
-    const inputs = fields.map(field);
+    const inputs = fields.map(makeField);
+    for (const each of inputs) each.rename("");
+    const isBroad = fields.length > FIELDS_IN_A_COLUMN || fields.some((each) => each.rows);
     const wrong = h("p", { class: "wrong", role: "alert", hidden: true });
     const doing = h("button", { class: dangerous ? "danger" : "primary" }, confirm);
     const form = h(
@@ -32,26 +31,29 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
       { method: "dialog" },
       h("h2", {}, title),
       text ? h("p", {}, text) : null,
-      h("div", { class: fields.length > FIELDS_IN_A_COLUMN ? "fields many" : "" }, inputs.map((each) => each.row)),
+      h("div", { class: isBroad ? "fields many" : "" }, inputs.map((each) => each.element)),
       wrong,
       h("div", { class: "actions" }, h("button", { type: "button", onclick: () => dialog.close() }, "Cancel"), doing),
     );
-    const dialog = h("dialog", { class: fields.length > FIELDS_IN_A_COLUMN ? "broad" : null }, form);
+    const dialog = h("dialog", { class: isBroad ? "broad" : null }, form);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       doing.disabled = true;
+      wrong.hidden = true;
+      for (const each of inputs) each.clear();
       try {
-        await action(Object.fromEntries(inputs.map(({ name, input }) => [name, input.type === "password" ? input.value : input.value.trim()])));
+        await action(Object.fromEntries(inputs.map((each) => [each.name, each.read()])));
         resolve(true);
         dialog.close();
       } catch (problem) {
         setText(wrong, problem.message);
         wrong.hidden = false;
         doing.disabled = false;
-        if (dialog.open) return;
+        if (dialog.open) return markField(inputs, problem);
         notice(problem.message, { wrong: true });
         resolve(false);
       }
+      return undefined;
     });
     dialog.addEventListener("close", () => {
       dialog.remove();
@@ -62,15 +64,13 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
   });
 }
 
-function field({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false, secret = false }) {
-  const list = options.length ? h("datalist", { id: `options-${name}` }, options.map((each) => h("option", { value: each }))) : null;
-  const attributes = { name, value, required, placeholder };
-  let input;
-  if (choices) input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, CHOICES.get(each) ?? each)));
-  else if (lines) input = h("textarea", { ...attributes, rows: Math.min(2 + Math.floor(value.length / LINE_CHARS), LINES_MAX) });
-  else if (secret) input = h("input", { ...attributes, type: "password", autocomplete: "new-password" });
-  else input = h("input", { ...attributes, list: list ? list.id : null, autocomplete: "off" });
-  return { name, input, row: h("label", { class: "field" }, label, input, hint ? h("small", {}, hint) : null, list) };
+/** Show an error at the field that the gateway names, as `window_bytes` or `outgoing.1.qos`. */
+function markField(inputs, problem) {
+  const path = problem.members?.field;
+  if (!path) return;
+  const [name, ...rest] = path.split(".");
+  const text = problem.message.startsWith(`${path}: `) ? problem.message.slice(path.length + 2) : problem.message;
+  inputs.find((each) => each.name === name)?.mark(rest, text);
 }
 
 /** Show a dialog with content until it is closed. */

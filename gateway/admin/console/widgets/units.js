@@ -24,11 +24,12 @@ const ZERO = {
 };
 
 const UNIT = /_(ms|s|mb)$/;
-const WORDS = { max: "maximum", msg: "message", msgs: "messages", ack: "acknowledgement" };
+const WORDS = { max: "maximum", msg: "message", msgs: "messages", ack: "acknowledgement", id: "ID", qos: "QoS", url: "URL", urls: "URLs", vpns: "VPNs" };
+const WORD = new RegExp(`\\b(${Object.keys(WORDS).join("|")})\\b`, "g");
 
 /** The name of an attribute as words; without the unit if its value has it. */
 export function attributeName(name, { withUnit = false } = {}) {
-  return h("span", { title: name }, words(withUnit ? name.replace(UNIT, " ($1)") : name.replace(UNIT, "")).replaceAll(/\b(max|msgs?|ack)\b/g, (each) => WORDS[each]));
+  return h("span", { title: name }, words(withUnit ? name.replace(UNIT, " ($1)") : name.replace(UNIT, "")).replaceAll(WORD, (each) => WORDS[each]));
 }
 
 /** The value of an attribute with its unit. */

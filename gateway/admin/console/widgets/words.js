@@ -1,7 +1,7 @@
 // Formatting of numbers, sizes and times.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const ABBREVIATIONS = /\b(acl|dmq|http|mqtt|tls|ttl|vpn)\b/g;
+const ABBREVIATIONS = /\b(acl|dmq|http|mqtt|rest|tls|ttl|vpn)\b/g;
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 export function count(number) {
