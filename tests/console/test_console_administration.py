@@ -228,6 +228,7 @@ def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayP
     answer(page, "Change", enabled="false", allow_anonymous="true")
     expect(page.locator("#page")).to_contain_text("shut down, created by an operator")
     expect(page.locator("#page")).to_contain_text("maximum connection count7")
+    expect(page.locator(".gauges")).to_contain_text("Clients0 of 7")
 
     running.create_queue("orders", vpn=name)
     go(page, "message-vpns")

@@ -34,7 +34,7 @@ export function open(place, [name]) {
   const edits = actionButton("Edit", () => attempt(edit));
   const deletes = actionButton("Delete delivery point", drop, { kind: "danger" });
   place.append(
-    h("p", { class: "trail" }, h("a", { href: `#/${POINTS}` }, "REST delivery points"), " /"),
+    h("p", { class: "trail" }, h("a", { href: `#/${POINTS}` }, "Delivery points"), " /"),
     h("h1", {}, name),
     about,
     h("div", { class: "bar-of-tools" }, edits, deletes),

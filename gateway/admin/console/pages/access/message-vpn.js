@@ -74,8 +74,8 @@ function gauges(view) {
     return h("div", { class: "gauge" }, h("span", {}, title), bar(now, isLimited ? most : 0, isLimited ? `${form(now)} of ${form(most)}` : `${form(now)}, no limit`));
   };
   return [
-    line("Clients", view.connection_count, 0, count),
-    line("Queues", view.endpoint_count, 0, count),
+    line("Clients", view.connection_count, view.settings.max_connection_count, count),
+    line("Queues", view.endpoint_count, view.settings.max_endpoint_count, count),
     line("Spool", view.msg_spool_usage_bytes, view.max_msg_spool_usage_bytes, size),
     line("Subscriptions", view.subscription_bytes, view.max_subscription_bytes, size),
     line("Sessions", view.kept_session_count, view.max_mqtt_session_count, count),
