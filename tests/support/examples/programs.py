@@ -73,6 +73,7 @@ class Running:
             self._process.wait(WITHIN_S)
         finally:
             self._process.kill()
+            self._process.wait()  # else the collector of another test complains
             self._reader.join()
             assert self._process.stdout is not None
             self._process.stdout.close()

@@ -191,7 +191,7 @@ class BlockingClient:
     def close(self) -> None:
         """As `Client.close`."""
         thread = self._running()
-        if not thread.loop.is_closed():
+        if not thread.is_ending:
             thread.run(self._client.close())
             thread.stop()
 

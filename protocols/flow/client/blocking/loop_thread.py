@@ -17,8 +17,15 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._lock = threading.Lock()  # a call is on the loop before its end begins, or refused
+        self._is_ending = False
         self._thread = threading.Thread(target=self._work, name="sluicegate-client", daemon=True)
         self._thread.start()
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it has ended, or is about to, and takes no more calls."""
+        return self._is_ending
 
     def _work(self) -> None:
         asyncio.set_event_loop(self.loop)
@@ -27,12 +34,13 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, missing: str = "no answer") -> T:
         """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it.
 
-        `missing` is what has not come then, for the error.
+        `missing` is what has not come then, for the error. Raises ClientClosed once it ends.
         """
-        if self.loop.is_closed():
-            work.close()
-            raise ClientClosed("the client was closed")
-        result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s, missing), self.loop)
+        with self._lock:
+            if self._is_ending:
+                work.close()
+                raise ClientClosed("the client was closed")
+            result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s, missing), self.loop)
         try:
             return result.result()
         except BaseException:
@@ -40,7 +48,11 @@ class LoopThread:
             raise
 
     def stop(self) -> None:
-        """End the thread, after all waiting calls have got their result."""
+        """End the thread, after all waiting calls have got their result. Harmless when it ends already."""
+        with self._lock:
+            if self._is_ending:
+                return
+            self._is_ending = True
         asyncio.run_coroutine_threadsafe(_all_others_end(), self.loop).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
