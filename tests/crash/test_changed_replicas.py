@@ -14,6 +14,7 @@ from support.http.plain import HTTP
 from support.load.mqtt_clients import WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import REQUEST_S, wait_until
 from support.processes.replicas import ASK_S, BROKER, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
+from support.storage.replicas import answered
 
 WITHIN_S = 60
 # What operators define while the broker runs, by the path of its kind.
@@ -33,7 +34,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(300)]
 
 def asks(replica: ReplicaProcess, method: str, name: str, **parameters: str) -> httpx.Response:
     """Change the replicas, as an operator does at any of them."""
-    return HTTP.request(method, f"{replica.admin_url}/cluster/replicas/{name}", params=parameters, timeout=ASK_S)
+    return HTTP.request(method, f"{replica.admin_url}/cluster/replicas/{name}", params=parameters)
 
 
 def waits_to_be_added(replica: ReplicaProcess) -> bool:
@@ -58,9 +59,9 @@ def held(broker: ReplicatedBroker) -> set[str]:
     """Return the replicas for which the log waits."""
 
     async def found() -> set[str]:
-        client = await connected(broker.servers.urls)
+        client = await connected(broker.servers.urls, WITHIN_S)
         try:
-            return {each.replica for each in await Holds(client, BROKER).all()}
+            return {each.replica for each in await answered(Holds(client, BROKER).all)}
         finally:
             await client.close()
 

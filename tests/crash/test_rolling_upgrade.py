@@ -17,7 +17,7 @@ from support.http.plain import HTTP
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until, turn
 from support.processes.gateway import wait_until
-from support.processes.replicas import ASK_S, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
+from support.processes.replicas import TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
 
 LATER = LEVEL + 1
 WITHIN_S = 90
@@ -125,7 +125,7 @@ def no_way_back(broker: ReplicatedBroker, owner: ReplicaProcess) -> None:
     assert downgraded.exit_code_of_a_start() == EXIT_CODES[End.OUTDATED]
     assert "this replica needs a later release, for a log never goes back" in downgraded.stderr
     wait_until(lambda: owner.metric("sluicegate_replicas_outdated") == 1, within_s=WITHIN_S, what="an outdated replica")
-    views = HTTP.get(f"{owner.admin_url}/cluster", timeout=ASK_S).json()["replicas"]
+    views = HTTP.get(f"{owner.admin_url}/cluster").json()["replicas"]
     (view,) = [each for each in views if each["name"] == downgraded.name]
     assert view["reads_level"] == LEVEL
     assert f"reads feature level {LEVEL}, and the log has level {LATER}" in view["problem"]

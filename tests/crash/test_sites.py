@@ -10,7 +10,6 @@ import pytest
 from support.http.plain import HTTP
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
-from support.processes.replicas import ASK_S
 from support.processes.sites import Site, TwoSites
 
 WITHIN_S = 60
@@ -71,7 +70,7 @@ def rescale(site: Site, queue: str, count: int) -> None:
 
 def incarnation(site: Site) -> str:
     url = f"{site.replica.admin_url}/spool"
-    return str(HTTP.get(url, timeout=ASK_S).json()["incarnation"])
+    return str(HTTP.get(url).json()["incarnation"])
 
 
 def test_a_planned_switch_loses_nothing_in_either_direction(tmp_path: Path) -> None:

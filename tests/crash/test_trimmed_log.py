@@ -14,7 +14,8 @@ from support.http.plain import HTTP
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import wait_until
-from support.processes.replicas import ASK_S, BROKER, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
+from support.processes.replicas import BROKER, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
+from support.storage.replicas import answered
 
 LOG_BYTES_MAX = 64 << 20
 PAYLOAD_BYTES = 100_000
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def log_bytes(replica: ReplicaProcess) -> int:
-    return int(HTTP.get(f"{replica.admin_url}/cluster", timeout=ASK_S).json()["log_bytes"])
+    return int(HTTP.get(f"{replica.admin_url}/cluster").json()["log_bytes"])
 
 
 def begun_anew(replica: ReplicaProcess) -> bool:
@@ -36,9 +37,9 @@ def held(broker: ReplicatedBroker) -> list[str]:
     """Return the replicas that hold the log."""
 
     async def found() -> list[str]:
-        client = await connected(broker.servers.urls)
+        client = await connected(broker.servers.urls, WITHIN_S)
         try:
-            return [each.replica for each in await Holds(client, BROKER).all()]
+            return [each.replica for each in await answered(Holds(client, BROKER).all)]
         finally:
             await client.close()
 

@@ -15,7 +15,7 @@ from sluicegate.storage.replication.replica import Append, Replica, first_messag
 from sluicegate.storage.store.owner import LoopThread, OwnedLog
 from sluicegate.storage.store.replicated import LogRoom, ReplicatedStore
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, stored, until_created
+from support.processes.nats_streams import NAMES, WITHIN_S, stored, until_created
 from support.storage.replicas import BEGIN, Following, answered, content_of, opened
 
 COMMITS = 10
@@ -53,7 +53,7 @@ def loop() -> Iterator[LoopThread]:
 
 @pytest.fixture
 def stream(servers: NatsCluster, loop: LoopThread) -> Iterator[JetStream]:
-    client = loop.run(connected(servers.urls))
+    client = loop.run(connected(servers.urls, WITHIN_S))
     made = JetStream(client, f"owned {next(NAMES)}")
     loop.run(until_created(made, LOG_BYTES))
     loop.run(stored(made, Append(0, first_message(BEGIN, 0))))

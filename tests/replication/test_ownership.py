@@ -14,7 +14,7 @@ from sluicegate.storage.replication.ownership.bucket import BUCKET, NatsBucket
 from sluicegate.storage.replication.ownership.candidate import Candidate
 from sluicegate.storage.replication.ownership.clock import elapsed_s
 from sluicegate.storage.replication.ownership.keys import Holder, Key, UnreadableKey
-from sluicegate.storage.replication.ownership.lease import Lease, Stopped, Taken
+from sluicegate.storage.replication.ownership.lease import BY_DEFAULT, Lease, Stopped, Taken, Times, times_of
 from sluicegate.storage.replication.servers import all_servers, check_servers, connected_server
 from sluicegate.storage.replication.stream import StreamRefused
 from support.processes.nats import NatsCluster
@@ -23,6 +23,7 @@ from support.storage.replicas import answered
 
 WITHIN_S = 60
 REQUEST_S = 20.0
+LONG = times_of(20.0)  # of replicas that never lose their key, however busy servers are
 NAMES = count(1)
 A, B = Holder("a", "1"), Holder("b", "1")
 
@@ -30,7 +31,7 @@ A, B = Holder("a", "1"), Holder("b", "1")
 @asynccontextmanager
 async def bucket(servers: NatsCluster) -> AsyncIterator[NatsBucket]:
     """The bucket, over a connection of its own."""
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     try:
         yield await until_bucket_created(client)
     finally:
@@ -47,10 +48,10 @@ async def until(condition: Callable[[], bool]) -> None:
 class Replica:
     """A replica that wants to own a broker, over a connection of its own."""
 
-    def __init__(self, name: str, broker: str, bucket: NatsBucket) -> None:
+    def __init__(self, name: str, broker: str, bucket: NatsBucket, times: Times) -> None:
         self.changes: list[Taken | Stopped] = []
         self.problems: list[StorageError] = []
-        self.lease = Lease(name, f"instance of {name}", ["a", "b", "c"])
+        self.lease = Lease(name, f"instance of {name}", ["a", "b", "c"], times)
         self.candidate = Candidate(
             self.lease,
             bucket,
@@ -75,11 +76,11 @@ class Replica:
 
 
 @asynccontextmanager
-async def replicas(servers: NatsCluster, *names: str) -> AsyncIterator[list[Replica]]:
+async def replicas(servers: NatsCluster, *names: str, times: Times = BY_DEFAULT) -> AsyncIterator[list[Replica]]:
     """Replicas of one broker; the first of them is started and is the owner, then the others are."""
     broker = f"owned {next(NAMES)}"
     async with AsyncExitStack() as stack:
-        found = [Replica(name, broker, await stack.enter_async_context(bucket(servers))) for name in names]
+        found = [Replica(name, broker, await stack.enter_async_context(bucket(servers)), times) for name in names]
         for each in found:
             stack.push_async_callback(each.stop)
         found[0].start()
@@ -117,7 +118,7 @@ async def test_of_replicas_that_take_a_key_at_a_time_one_has_it(servers: NatsClu
 
 async def test_a_key_that_an_operator_deleted_is_none_and_can_be_taken(servers: NatsCluster) -> None:
     broker = f"owned {next(NAMES)}"
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     async with bucket(servers) as keys:
         await keys.put(broker, A, 0, REQUEST_S)
         await delete_key(client, f"$KV.{BUCKET}.{stream_name(broker)}")
@@ -130,7 +131,7 @@ async def test_a_key_that_an_operator_deleted_is_none_and_can_be_taken(servers: 
 
 async def test_a_key_that_somebody_else_wrote_is_an_error(servers: NatsCluster) -> None:
     broker = f"owned {next(NAMES)}"
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     async with bucket(servers) as keys:
         await write_key(client, f"$KV.{BUCKET}.{stream_name(broker)}", b"mine")
         with pytest.raises(UnreadableKey, match=rf"key {stream_name(broker)} of bucket {BUCKET} does not say who"):
@@ -147,12 +148,12 @@ async def test_a_bucket_with_settings_that_lose_keys_is_told(servers: NatsCluste
 
 
 async def test_servers_say_to_the_system_account_how_often_they_write(servers: NatsCluster) -> None:
-    system = await connected(servers.urls, user="system", password="system")
+    system = await connected(servers.urls, WITHIN_S, user="system", password="system")
     found = await all_servers(system)
     assert [(each.name, each.sync_s) for each in found] == [("n1", 0.0), ("n2", 0.0), ("n3", 0.0)]
     assert check_servers(found, 3) == []
     await system.close()
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     assert await all_servers(client) == []
     server = connected_server(client)
     assert server.version == found[0].version
@@ -172,7 +173,7 @@ async def test_a_standby_takes_over_from_an_owner_that_is_gone(servers: NatsClus
 
 
 async def test_an_owner_hands_over_to_the_standby_it_names(servers: NatsCluster) -> None:
-    async with replicas(servers, "a", "b", "c") as (owner, other, named):
+    async with replicas(servers, "a", "b", "c", times=LONG) as (owner, other, named):
         owner.candidate.hand_over("c")
         assert owner.changes[1:] == [Stopped("handed over to c")]
         await until(named.serves)

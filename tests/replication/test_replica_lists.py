@@ -36,7 +36,7 @@ BROKERS = count(1)
 @asynccontextmanager
 async def connection(servers: NatsCluster) -> AsyncIterator[Client]:
     """A connection; the bucket is there."""
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     try:
         await until_bucket_created(client)
         yield client

@@ -49,7 +49,7 @@ class Watched:
     async def edit(self, **settings: Any) -> None:
         """Change settings of the stream, as `nats stream edit` does."""
         name = stream_name(self.broker)
-        requests = Requests(self.servers.client, name, answer_s=2.0)
+        requests = Requests(self.servers.client, name, answer_s=20.0)
         config = (await answered(lambda: requests.ask(f"STREAM.INFO.{name}")))["config"]
         await answered(lambda: requests.ask(f"STREAM.UPDATE.{name}", config | settings))
 
@@ -81,7 +81,7 @@ async def test_the_stream_is_looked_at_also_when_the_object_store_is_gone(server
         await watched.open()
         undo.push_async_callback(watched.servers.close)
         name = f"OBJ_{stream_name(watched.broker)}"
-        requests = Requests(watched.servers.client, name, answer_s=2.0)
+        requests = Requests(watched.servers.client, name, answer_s=20.0)
         await answered(lambda: requests.ask(f"STREAM.DELETE.{name}"))
         await watched.edit(discard="old")
         assert "discard" in await watched.look()
@@ -107,7 +107,7 @@ async def test_a_stream_that_is_gone_is_reported(servers: NatsCluster) -> None:
         watched = Watched(servers, f"watched{next(NAMES)}")
         await watched.open()
         undo.push_async_callback(watched.servers.close)
-        requests = Requests(watched.servers.client, stream_name(watched.broker), answer_s=2.0)
+        requests = Requests(watched.servers.client, stream_name(watched.broker), answer_s=20.0)
         await answered(lambda: requests.ask(f"STREAM.DELETE.{stream_name(watched.broker)}"))
         assert await watched.look() == ""
         assert "not found" in watched.said[-1]

@@ -56,7 +56,7 @@ class Starting:
 async def test_a_replica_begins_anew_when_the_log_was_trimmed_past_a_stream_that_has_nothing(
     servers: NatsCluster, london: NatsCluster, tmp_path: Path
 ) -> None:
-    client = await connected(london.urls)
+    client = await connected(london.urls, WITHIN_S)
     async with trimmed_broker(servers, tmp_path) as broker:
         active = serving(first_state("paris", is_active=True), 1)
         await answered(partial(SiteKeys(broker.client, broker.name).put, active, 0))

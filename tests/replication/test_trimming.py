@@ -19,7 +19,7 @@ from sluicegate.storage.replication.trimming.holds import ReplicaHold
 from sluicegate.storage.replication.trimming.objects import CHUNK_BYTES, ObjectChanged, Objects
 from sluicegate.storage.replication.trimming.plan import Hold, has_to_begin_anew
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, delete_key
+from support.processes.nats_streams import NAMES, WITHIN_S, delete_key
 from support.storage.replicas import BEGIN, answered, content_of
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
@@ -30,7 +30,7 @@ async def damage(broker: TrimmedBroker, name: str) -> None:
     """Put other bytes in the place of those of a snapshot, as many as it has."""
     chunks = [len(chunk) async for chunk in broker.snapshots.chunks(name)]
     subject = f"$O.{stream_name(broker.name)}.C.{name}"
-    context = broker.client.jetstream()
+    context = broker.client.jetstream(timeout=WITHIN_S)
     await context.purge_stream(f"OBJ_{stream_name(broker.name)}", subject=subject)
     for size in chunks:
         await context.publish(subject, bytes(size))
@@ -222,7 +222,7 @@ async def test_a_snapshot_that_was_damaged_is_never_used_for_a_trim(servers: Nat
 
 
 async def test_an_object_is_stored_once_and_the_tools_of_nats_can_read_it(servers: NatsCluster) -> None:
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     bucket = f"objects{next(NAMES)}"
     objects = Objects(client, bucket)
     await answered(partial(objects.create, 3))
@@ -232,14 +232,14 @@ async def test_an_object_is_stored_once_and_the_tools_of_nats_can_read_it(server
     assert [each async for each in objects.read(stored)] == chunks
     assert await answered(partial(objects.describe, "one.object")) == stored
     assert await answered(objects.names) == {"one.object"}
-    by_client = await (await client.jetstream().object_store(bucket)).get("one.object")
+    by_client = await (await client.jetstream(timeout=WITHIN_S).object_store(bucket)).get("one.object")
     assert by_client.data == b"".join(chunks)
     with pytest.raises(ObjectChanged):
-        await objects.put("one.object", [b"other"], {})
+        await answered(partial(objects.put, "one.object", [b"other"], {}))
     await answered(partial(objects.remove, "one.object"))
     assert await answered(objects.names) == set()
     with pytest.raises(ObjectChanged):  # what was removed does not come back by a late mark
-        await objects.relabel(stored, {"verified": "yes"})
+        await answered(partial(objects.relabel, stored, {"verified": "yes"}))
     with pytest.raises(DamagedRecord, match="0 chunks of 4"):
         _ = [each async for each in objects.read(stored)]
     await client.close()

@@ -26,7 +26,7 @@ BEYOND: Final = 1 << 50  # a sequence that no stream of a test reaches: what is 
 @asynccontextmanager
 async def opened(servers: NatsCluster, broker: str) -> AsyncIterator[JetStream]:
     """The stream of a broker, over a connection of its own."""
-    client = await connected(servers.urls)
+    client = await connected(servers.urls, WITHIN_S)
     try:
         yield JetStream(client, broker)
     finally:

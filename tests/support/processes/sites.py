@@ -61,11 +61,11 @@ class Site:
         self.has(is_receiving=True, lag_messages=0, mate_role="active", problem="")
 
     def demote(self) -> None:
-        HTTP.post(f"{self.replica.admin_url}/replication/demote", timeout=ASK_S).raise_for_status()
+        HTTP.post(f"{self.replica.admin_url}/replication/demote").raise_for_status()
 
     def promote(self, *, accept_loss: bool = False) -> httpx.Response:
         url = f"{self.replica.admin_url}/replication/promote?accept_loss={int(accept_loss)}"
-        return HTTP.post(url, timeout=ASK_S)
+        return HTTP.post(url)
 
     def is_promoted(self) -> None:
         """Promote it, as soon as all of the log is there."""

@@ -18,7 +18,7 @@ from sluicegate.storage.replication.trimming.plan import Hold, Snapshot, to_inst
 from sluicegate.storage.replication.trimming.snapshots import Snapshots
 from sluicegate.storage.replication.trimming.trimmer import Trimmer
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, stored, until_bucket_created, until_created
+from support.processes.nats_streams import NAMES, WITHIN_S, stored, until_bucket_created, until_created
 from support.storage.replicas import BEGIN, Following, Owner, answered
 
 TIMES_MS: Final = count(1)
@@ -42,7 +42,7 @@ class TrimmedBroker:
 
     async def begin(self) -> Self:
         """Make everything, and let an owner and a standby begin."""
-        self.client = await connected(self._servers.urls)
+        self.client = await connected(self._servers.urls, WITHIN_S)
         self._stack.push_async_callback(self.client.close)
         self.stream = JetStream(self.client, self.name)
         await until_created(self.stream, 64 << 20)
@@ -59,7 +59,7 @@ class TrimmedBroker:
 
     async def following(self, name: str) -> Following:
         """Open the store of a standby, and let it go on behind what that has. Raises what `Standby.resume` raises."""
-        client = await connected(self._servers.urls)
+        client = await connected(self._servers.urls, WITHIN_S)
         self._stack.push_async_callback(client.close)
         found = Following(self.folder_of(name), JetStream(client, self.name), name)
         self._stack.callback(found.store.close)
