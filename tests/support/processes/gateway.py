@@ -24,9 +24,9 @@ from sluicegate.testing.ports import SECTIONS, free_port
 from support.http.plain import HTTP
 from support.processes.programs import running
 
-START_S: Final = 45  # a cold start with a large spool, on a busy machine
-STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
-COMMAND_S: Final = 45
+START_S: Final = 120  # a cold start with a large spool, on a busy machine
+STOP_S: Final = 90  # clients get 10 s to let go, the rest is the store's
+COMMAND_S: Final = 120
 REQUEST_S: Final = 30
 LOOPBACK: Final = "127.0.0.1"
 # `make test-brokers` sets it: how many brokers every gateway has whose test does not say so.

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from support.processes.gateway import STOP_S, GatewayProcess, wait_until
 
-RETIRED_S = 40
-BACK_S = 45  # for a broker that was killed to take traffic again, on a busy machine
+RETIRED_S = 90
+BACK_S = 90  # for a broker that was killed to take traffic again, on a busy machine
 
 
 class MachineProcess(GatewayProcess):
