@@ -18,7 +18,7 @@ from sluicegate.protocols.bridges.settings import BridgeSettings
 from support.bridges.settings import settings
 from support.cores.lone_actors import Idle, spawned
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 class StoppedClock(Clock):

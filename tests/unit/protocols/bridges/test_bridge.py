@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sluicegate.protocols.bridges.bridge import State
-from support.bridges.lone_bridge import LoneBridge
+from support.bridges.lone_bridge import DEADLINE_S, LoneBridge
 
 
 def with_a_bridge(story: Callable[[LoneBridge], Awaitable[None]], **given: Any) -> LoneBridge:
@@ -39,7 +39,7 @@ def test_a_pause_ends_when_its_time_is_over_whatever_the_clock_says() -> None:
         pausing = asyncio.create_task(lone.bridge.pause())
         await lone.until(lambda: bool(lone.pending()))
         lone.expire()
-        await asyncio.wait_for(pausing, 5)
+        await asyncio.wait_for(pausing, DEADLINE_S)
         assert lone.bridge.state is State.PAUSED
 
     with_a_bridge(story)
@@ -140,7 +140,7 @@ def test_a_pause_releases_messages_when_the_connection_has_ended() -> None:
         await lone.until(lambda: bool(lone.pending()))
         assert lone.bridge.outgoing
         lone.remote.cut.set()
-        await asyncio.wait_for(pausing, 5)
+        await asyncio.wait_for(pausing, DEADLINE_S)
         assert not lone.bridge.outgoing
 
     with_a_bridge(story, outgoing=[{"topic": "a/#"}])
