@@ -4,6 +4,7 @@ Each call is sent to that thread and waits for the result; calls that take many 
 methods may be called from any thread.
 """
 
+import contextlib
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -23,7 +24,7 @@ from sluicegate.protocols.flow.client.aio.subscriber import WAITING_BYTES_DEFAUL
 from sluicegate.protocols.flow.client.blocking.bulk import BlockingBulk
 from sluicegate.protocols.flow.client.blocking.loop_thread import LoopThread
 from sluicegate.protocols.flow.client.blocking.owner import BlockingOwner, BlockingReceiver
-from sluicegate.protocols.flow.client.errors import FlowClientError
+from sluicegate.protocols.flow.client.errors import ClientClosed, FlowClientError
 from sluicegate.protocols.flow.client.events import ClientEvent
 from sluicegate.protocols.flow.client.messages import Delivery, Message, QueueMessage, Received
 from sluicegate.protocols.flow.client.options import ClientOptions
@@ -191,9 +192,9 @@ class BlockingClient:
     def close(self) -> None:
         """As `Client.close`."""
         thread = self._running()
-        if not thread.is_ending:
+        with contextlib.suppress(ClientClosed):  # another thread closes it, too
             thread.run(self._client.close())
-            thread.stop()
+        thread.stop()
 
     def _running(self) -> LoopThread:
         if self._thread is None:
@@ -275,7 +276,7 @@ class BlockingConsumer(BlockingReceiver[Delivery]):
 
     def accept_all(self, deliveries: list[Delivery]) -> None:
         """As `Consumer.accept_all`."""
-        self._thread.loop.call_soon_threadsafe(self._consumer.accept_all, deliveries)
+        self._thread.call(self._consumer.accept_all, deliveries)
 
     @property
     def partitions(self) -> tuple[PartitionState, ...]:
@@ -284,11 +285,11 @@ class BlockingConsumer(BlockingReceiver[Delivery]):
 
     def acknowledge_partitions(self) -> None:
         """As `Consumer.acknowledge_partitions`."""
-        self._thread.loop.call_soon_threadsafe(self._consumer.acknowledge_partitions)
+        self._thread.call(self._consumer.acknowledge_partitions)
 
     def extend_all(self) -> None:
         """As `Consumer.extend_all`."""
-        self._thread.loop.call_soon_threadsafe(self._consumer.extend_all)
+        self._thread.call(self._consumer.extend_all)
 
     def _settle(self, delivery: Delivery, outcome: int) -> None:
-        self._thread.loop.call_soon_threadsafe(self._consumer.settle, delivery, outcome)
+        self._thread.call(self._consumer.settle, delivery, outcome)

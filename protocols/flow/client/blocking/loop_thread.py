@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from sluicegate.protocols.flow.client.errors import ClientClosed
 
 T = TypeVar("T")
 
+CLOSED: Final = "the client was closed"
 STOP_S: Final = 1.0  # for calls of other threads to end by themselves, as the client has
 
 
@@ -16,20 +17,15 @@ class LoopThread:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()  # a call is on the loop before its end begins, or refused
         self._is_ending = False
         self._thread = threading.Thread(target=self._work, name="sluicegate-client", daemon=True)
         self._thread.start()
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether it has ended, or is about to, and takes no more calls."""
-        return self._is_ending
-
     def _work(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, missing: str = "no answer") -> T:
         """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it.
@@ -39,13 +35,23 @@ class LoopThread:
         with self._lock:
             if self._is_ending:
                 work.close()
-                raise ClientClosed("the client was closed")
-            result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s, missing), self.loop)
+                raise ClientClosed(CLOSED)
+            result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s, missing), self._loop)
         try:
             return result.result()
         except BaseException:
             result.cancel()  # an interrupt of this thread; else it is done
             raise
+
+    def call(self, function: Callable[..., object], *given: object) -> None:
+        """Call a function there, behind the calls of this thread before, and do not wait for it.
+
+        Raises ClientClosed once it ends.
+        """
+        with self._lock:
+            if self._is_ending:
+                raise ClientClosed(CLOSED)
+            self._loop.call_soon_threadsafe(function, *given)
 
     def stop(self) -> None:
         """End the thread, after all waiting calls have got their result. Harmless when it ends already."""
@@ -53,10 +59,10 @@ class LoopThread:
             if self._is_ending:
                 return
             self._is_ending = True
-        asyncio.run_coroutine_threadsafe(_all_others_end(), self.loop).result()
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        asyncio.run_coroutine_threadsafe(_all_others_end(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self.loop.close()
+        self._loop.close()
 
 
 async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None, missing: str) -> T:

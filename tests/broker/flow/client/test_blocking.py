@@ -65,6 +65,24 @@ async def test_errors_are_the_same_without_asyncio(broker: RunningBroker) -> Non
     await in_a_thread(program, broker)
 
 
+async def test_a_delivery_cannot_be_settled_once_the_client_is_closed(broker: RunningBroker) -> None:
+    """Its message is delivered again, and the program is told so."""
+    await create(broker)
+
+    def program(url: str) -> None:
+        with BlockingClient(url) as client:
+            with client.publisher() as publisher:
+                publisher.publish(Message(b"x", queue="q"))
+            with client.consumer("q") as consumer:
+                delivery = consumer.receive(timeout_s=20)
+        with pytest.raises(sluicegate.ClientClosed, match="the client was closed"):
+            delivery.accept()
+        client.close()
+
+    await in_a_thread(program, broker)
+    await shows(broker, lambda view: view.ready_count == 1 and view.unacked_count == 0)
+
+
 async def test_a_consumer_may_be_closed_while_another_thread_waits_on_it(broker: RunningBroker) -> None:
     """Its iteration comes to an end; deliveries may be settled by whichever thread is done with them."""
     await create(broker)

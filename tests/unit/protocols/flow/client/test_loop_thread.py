@@ -41,6 +41,7 @@ def test_a_thread_that_has_ended_ends_again_without_harm() -> None:
     thread = LoopThread()
     thread.stop()
     thread.stop()
-    assert thread.is_ending
-    with pytest.raises(ClientClosed):
+    with pytest.raises(ClientClosed, match="the client was closed"):
         thread.run(asyncio.sleep(0))
+    with pytest.raises(ClientClosed, match="the client was closed"):
+        thread.call(print)
