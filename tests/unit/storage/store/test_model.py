@@ -36,6 +36,9 @@ row_writes = st.builds(
 )
 
 
+MAP_BYTES = 128 << 20  # pages of all partitions with 30 of the largest messages take 49 MB, and twice that when changed
+
+
 class StoreAgainstDictionaries(RuleBasedStateMachine):
     """Goal: no sequence of jobs loses, doubles or revives anything. Method: same jobs to both, compare."""
 
@@ -55,7 +58,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
 
     def open(self) -> SpoolStore:
         """Open the store; without fsync, which is not what is looked at here."""
-        return SpoolStore.open(self.folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20, sync=False)
+        return SpoolStore.open(self.folder, map_bytes_max=MAP_BYTES, reserve_bytes=1 << 20, sync=False)
 
     @rule(
         payload_bytes=st.none() | payload_sizes,
