@@ -50,6 +50,11 @@ def fill(broker: GatewayProcess, first: int, end: int) -> None:
         publisher.send_all(Message(str(n).encode(), queue="orders", key=str(n % 7)) for n in range(first, end))
 
 
+def accepted_total(broker: GatewayProcess) -> int:
+    count: int = HTTP.get(f"{broker.admin_url}/queues/orders").json()["accepted_total"]
+    return count
+
+
 def options(broker: GatewayProcess, **more: str) -> SourceOptions:
     given = {"url": broker.flow_url, "queue": "orders", "columns": "payload,sequence", "longPollMs": "1"}
     return SourceOptions.of(given | {"chunkBytes": "65536"} | more)
@@ -75,7 +80,8 @@ def test_a_stream_begins_at_one_broker_and_goes_on_at_the_other(broker: GatewayP
     start = first.initialOffset()
     end = first.latestOffset(start, EVERYTHING)
     assert rows(first, start, end) == list(range(3_000))
-    fill(broker, 3_000, 3_100)
+    fill(broker, 3_000, 3_100)  # confirmed when the link's queue has them
+    wait_until(lambda: accepted_total(home) == 3_100, within_s=60, what="b has all messages")
     after = first.latestOffset(end, EVERYTHING)
     assert rows(first, end, after) == list(range(3_000, 3_100))
     with BlockingClient(home.flow_url) as client:
