@@ -86,6 +86,9 @@ def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: Gatewa
 
     expect(page.locator("h1")).to_have_text(name)
     expect(row(page, "/orders", table="Queue bindings")).to_contain_text(queue)
+    row(page, "/orders", table="Queue bindings").get_by_role("link", name=queue).click()
+    page.get_by_role("link", name=f"#rdp/{name}").first.click()  # the consumer of the queue
+    expect(page.locator("h1")).to_have_text(name)
     expect(row(page, "server", table="REST consumers")).to_contain_text("down: ")
 
     page.get_by_role("button", name="Edit").click()

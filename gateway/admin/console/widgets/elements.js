@@ -28,7 +28,7 @@ export function numberOf(text) {
   return /^\d+$/.test(text) ? Number(text) : text;
 }
 
-/** Return a list of names and values; with `many`, in columns. */
-export function facts(pairs, { many = false } = {}) {
-  return h("dl", { class: many ? "facts many" : "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+/** Return a list of names and values; with `many`, in columns. Names get a capital letter, unless they are `verbatim`. */
+export function facts(pairs, { many = false, verbatim = false } = {}) {
+  return h("dl", { class: ["facts", many && "many", verbatim && "verbatim"].filter(Boolean).join(" ") }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

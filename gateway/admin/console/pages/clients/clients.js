@@ -8,7 +8,14 @@ import { count, duration, protocolName } from "../../widgets/words.js";
 
 export const CLIENTS = "clients";
 
-export const clientAddress = (name) => `#/${CLIENTS}/${encodeURIComponent(name)}`;
+const OWN_PAGES = { "#bridge/": "bridges", "#rdp/": "rest-delivery-points" };
+
+/** The address of a client's page; where a bridge or delivery point is the client, of its page. */
+export function clientAddress(name) {
+  const prefix = Object.keys(OWN_PAGES).find((each) => name.startsWith(each));
+  const [page, object] = prefix ? [OWN_PAGES[prefix], name.slice(prefix.length)] : [CLIENTS, name];
+  return `#/${page}/${encodeURIComponent(object)}`;
+}
 
 const COLUMNS = [
   { title: "Client", value: (each) => each.name, cell: (each) => h("a", { href: clientAddress(each.name), tabindex: -1 }, each.name) },

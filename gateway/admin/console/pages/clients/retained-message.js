@@ -52,5 +52,5 @@ function lines({ message, correlation_id: correlation, reply_to: reply }) {
 
 function userProperties({ user_properties: pairs, properties_truncated: isCut }) {
   const note = isCut ? [h("p", { class: "quiet" }, "Of the properties the beginning is shown.")] : [];
-  return pairs.length ? [h("h2", {}, "User properties"), facts(pairs), ...note] : note;
+  return pairs.length ? [h("h2", {}, "User properties"), facts(pairs, { verbatim: true }), ...note] : note;
 }

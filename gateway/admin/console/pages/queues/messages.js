@@ -282,7 +282,7 @@ function deathLines(dead) {
 
 function userProperties({ user_properties: pairs, truncated: isCut }) {
   const note = isCut ? h("p", { class: "quiet" }, "Of the properties of this message the beginning is shown.") : "";
-  return [h("h3", {}, "User properties"), pairs.length ? facts(pairs) : h("p", { class: "quiet" }, "None."), note];
+  return [h("h3", {}, "User properties"), pairs.length ? facts(pairs, { verbatim: true }) : h("p", { class: "quiet" }, "None."), note];
 }
 
 /** Ask for confirmation or a target queue, and delete, move or copy these messages. */

@@ -22,11 +22,11 @@ import { queueNames } from "./queues.js";
 const MEGABYTE = 1024 * 1024; // of the quota
 
 /**
- * The consumer of a partition or flow, with a link to its page, or to the network link behind which it is connected. Clients
- * inside of a broker, such as bridges, and those at other brokers have no page here.
+ * The consumer of a partition or flow, with a link to its page, or to the network link behind which it is connected. Network
+ * links themselves and clients at other brokers have no page here.
  */
 function consumer({ client, at: { broker, isHere, neighbors } }) {
-  if (!client || !isHere || client.startsWith("#")) return client ?? "–";
+  if (!client || !isHere || client.startsWith("#link/")) return client ?? "–";
   const cut = client.lastIndexOf("@"); // NAME@BROKER is connected to another broker
   const [name, other] = [client.slice(0, cut), client.slice(cut + 1)];
   if (cut >= 0 && areOfOneMachine(broker, other)) return page(clientAddress(name), client);
