@@ -45,9 +45,10 @@ NOT_SEVERAL := $(patsubst %,--ignore=tests/console/test_console_%.py,accessibili
             brokers_of_a_machine_are_one_to_operators definitions_of_a_machine moves_of_a_machine_are_ended \
             semp_of_a_machine)
 # What does little of what it repeats in each run, and more with SLUICEGATE_THOROUGH (tests/support/thorough.py).
-REPEATING := $(addprefix tests/,crash models)
+REPEATING := $(addprefix tests/,crash models simulation spark/kills)
 # Of `make simulate`.
 SEED     ?=
+FIRST    ?= 1
 SEEDS    ?= 100
 STEPS    ?= 400
 # Of `make fuzz`.
@@ -109,24 +110,24 @@ test-brokers: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MO
 	SLUICEGATE_TEST_BROKERS=$(BROKERS) $(PYTEST) $(SEVERAL) $(NOT_SEVERAL)
 
 .PHONY: test-thorough
-test-thorough: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## more kills, and models within larger bounds
+test-thorough: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## more kills, seeds and planted faults, larger bounds: takes long
 	SLUICEGATE_THOROUGH=1 $(PYTEST) $(REPEATING)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
-	PYTHONPATH=tests $(BIN)/python -P -m simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED),--first $(FIRST) --seeds $(SEEDS))
 
 .PHONY: simulate-network
 simulate-network: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## the same with three linked brokers: SEEDS=1000, SEED=7
-	PYTHONPATH=tests $(BIN)/python -P -m simulation --network --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --network --steps $(STEPS) $(if $(SEED),--seed $(SEED),--first $(FIRST) --seeds $(SEEDS))
 
 .PHONY: simulate-moves
 simulate-moves: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## three linked brokers, and a queue that moves: SEEDS=1000, SEED=7
-	PYTHONPATH=tests $(BIN)/python -P -m simulation --moves --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --moves --steps $(STEPS) $(if $(SEED),--seed $(SEED),--first $(FIRST) --seeds $(SEEDS))
 
 .PHONY: simulate-replicas
 simulate-replicas: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## three replicas of a broker: SEEDS=1000, SEED=7
-	PYTHONPATH=tests $(BIN)/python -P -m simulation --replicas --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --replicas --steps $(STEPS) $(if $(SEED),--seed $(SEED),--first $(FIRST) --seeds $(SEEDS))
 
 .PHONY: simulate-planted
 simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many seeds find each fault that is planted on purpose

@@ -17,6 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from support.foreign.paho_client import PahoClient
 from support.processes.gateway import GatewayProcess, wait_until
+from support.thorough import cases, only_thorough
 
 SEED = 20_261_127
 ROUNDS = 2
@@ -101,8 +102,13 @@ def flow_url(node: GatewayProcess) -> str:
 
 @pytest.mark.parametrize(
     ("url", "version", "qos"),
-    [(mqtt_url, "5", 1), (mqtt_url, "5", 2), (mqtt_url, "3.1.1", 1), (mqtt_url, "3.1.1", 2), (flow_url, "5", 2)],
-    ids=["mqtt-5-qos-1", "mqtt-5-qos-2", "mqtt-3-qos-1", "mqtt-3-qos-2", "flow-qos-2"],
+    [
+        pytest.param(mqtt_url, "5", 1, id="mqtt-5-qos-1", marks=only_thorough),
+        pytest.param(mqtt_url, "5", 2, id="mqtt-5-qos-2"),
+        pytest.param(mqtt_url, "3.1.1", 1, id="mqtt-3-qos-1"),
+        pytest.param(mqtt_url, "3.1.1", 2, id="mqtt-3-qos-2", marks=only_thorough),
+        pytest.param(flow_url, "5", 2, id="flow-qos-2"),
+    ],
 )
 def test_the_other_broker_is_killed(
     tmp_path: Path, url: Callable[[GatewayProcess], str], version: str, qos: int
@@ -127,7 +133,7 @@ def test_the_other_broker_is_killed(
             assert doubled == []
 
 
-@pytest.mark.parametrize("url", [mqtt_url, flow_url], ids=["mqtt-5", "flow"])
+@pytest.mark.parametrize("url", cases([mqtt_url, flow_url], each_run=1), ids=["mqtt-5", "flow"])
 def test_the_broker_with_the_bridge_is_killed(tmp_path: Path, url: Callable[[GatewayProcess], str]) -> None:
     random.seed(SEED)
     rule = json.dumps([{"queue": "q", "qos": 2}])

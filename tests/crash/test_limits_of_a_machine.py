@@ -10,7 +10,6 @@ from support.flow.client import FlowClient, Refused
 from support.hostile.message_shapes import MIB, QUOTA_EXCEEDED
 from support.http.plain import plain_client
 from support.mqtt.raw_client import RawClient
-from support.network.event_loops import RunOnLoop
 from support.processes.gateway import wait_until
 from support.processes.machine import BACK_S, MachineProcess
 
@@ -27,7 +26,7 @@ FEW_CONNECTIONS = f"[{{name: default, max_connection_count_per_client_username: 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 
-def test_a_username_has_its_connections_over_all_brokers(tmp_path: Path, run: RunOnLoop) -> None:
+def test_a_username_has_its_connections_over_all_brokers(tmp_path: Path) -> None:
     settings: dict[str, object] = {"authentication.client_profiles": FEW_CONNECTIONS}
 
     async def scenario(machine: MachineProcess) -> None:
@@ -41,7 +40,7 @@ def test_a_username_has_its_connections_over_all_brokers(tmp_path: Path, run: Ru
         assert await _admitted_count(machine, "d") == CONNECTIONS_MAX
 
     with MachineProcess(tmp_path, BROKERS, settings) as machine:
-        run(scenario(machine))
+        asyncio.run(scenario(machine))
 
 
 async def _admitted_count(machine: MachineProcess, name: str) -> int:
@@ -56,9 +55,7 @@ async def _admitted_count(machine: MachineProcess, name: str) -> int:
     return count
 
 
-def test_the_quota_of_the_spool_is_filled_from_all_brokers_and_room_at_one_is_room_at_all(
-    tmp_path: Path, run: RunOnLoop
-) -> None:
+def test_the_quota_of_the_spool_is_filled_from_all_brokers_and_room_at_one_is_room_at_all(tmp_path: Path) -> None:
     settings: dict[str, object] = {"spool.usage_bytes_max": QUOTA}
     with MachineProcess(tmp_path, BROKERS, settings) as machine:
         homes: dict[str, str] = {}  # a queue of each broker
@@ -69,16 +66,16 @@ def test_the_quota_of_the_spool_is_filled_from_all_brokers_and_room_at_one_is_ro
         drained, other = queues = list(homes.values())
         confirmed: list[int] = []
 
-        run(_fill(machine, queues, confirmed))
+        asyncio.run(_fill(machine, queues, confirmed))
         wait_until(lambda: _is_full(machine), within_s=BACK_S, what="a full spool")
 
         machine.kill_broker(machine.broker_pids()[-1])
-        run(_fill(machine, queues, confirmed))
+        asyncio.run(_fill(machine, queues, confirmed))
         wait_until(lambda: _is_full(machine), within_s=BACK_S, what="a full spool")
 
         confirmed.append(-machine.held_count(drained))
         assert machine.command("queue", "purge", drained, "--yes").returncode == 0
-        run(_fill(machine, [other], confirmed))
+        asyncio.run(_fill(machine, [other], confirmed))
         wait_until(lambda: _is_full(machine), within_s=BACK_S, what="a full spool")
 
 

@@ -22,6 +22,7 @@ from support.load.mqtt_clients import (
     run_until,
 )
 from support.processes.gateway import GatewayProcess, gateway
+from support.thorough import cases
 
 ROUNDS: Final = 3
 COMMIT_INTERVAL_MS: Final = 150
@@ -58,10 +59,10 @@ def resumed(topic: str) -> Publisher:
 
 PORTS: Final[dict[Callable[[str], Publisher], str]] = {
     qos_1: "mqtt",
-    qos_2: "mqtt",
-    qos_2_of_311: "mqtt",
     named: "flow",
     resumed: "amqp",
+    qos_2: "mqtt",
+    qos_2_of_311: "mqtt",
 }
 
 
@@ -131,7 +132,7 @@ def play(folder: Path, make: Callable[[str], Publisher], *, ahead: int, after_co
     return scene
 
 
-@pytest.mark.parametrize("make", PORTS)
+@pytest.mark.parametrize("make", cases(PORTS, each_run=3))
 def test_redeliveries_are_flagged_although_the_store_never_had_the_message(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
@@ -140,7 +141,7 @@ def test_redeliveries_are_flagged_although_the_store_never_had_the_message(
     assert scene.copies_max() > 1, "the consumer had messages that were not stored"
 
 
-@pytest.mark.parametrize("make", [qos_2, qos_2_of_311, named])
+@pytest.mark.parametrize("make", cases([qos_2, named, qos_2_of_311], each_run=1))
 def test_a_queue_that_delivers_after_the_commit_has_each_message_once(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:

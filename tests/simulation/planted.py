@@ -323,6 +323,19 @@ FAULTS = (
 )
 
 
+def edited(fault: Planted) -> dict[str, str]:
+    """Return the text of each file that a fault changes. Raises ValueError when an edit does not fit any more."""
+    texts: dict[str, str] = {}
+    for edit in fault.edits:
+        text = texts[edit.file] if edit.file in texts else (SOURCES / edit.file).read_text()
+        if text.count(edit.old) != 1:
+            raise ValueError(
+                f"{edit.file} has {text.count(edit.old)} places for the fault {fault.name!r}: {edit.old!r}"
+            )
+        texts[edit.file] = text.replace(edit.old, edit.new)
+    return texts
+
+
 def plant(fault: Planted, folder: Path) -> None:
     """Copy the sources into the folder with the fault in them. Raises ValueError when an edit does not fit any more."""
     package = folder / "sluicegate"
@@ -330,14 +343,8 @@ def plant(fault: Planted, folder: Path) -> None:
         shutil.copytree(SOURCES / room, package / room, ignore=shutil.ignore_patterns("*.so"))
     for module in SOURCES.glob("*.py"):
         shutil.copy(module, package)
-    for edit in fault.edits:
-        path = package / edit.file
-        text = path.read_text()
-        if text.count(edit.old) != 1:
-            raise ValueError(
-                f"{edit.file} has {text.count(edit.old)} places for the fault {fault.name!r}: {edit.old!r}"
-            )
-        path.write_text(text.replace(edit.old, edit.new))
+    for file, text in edited(fault).items():
+        (package / file).write_text(text)
 
 
 class Played(NamedTuple):

@@ -4,10 +4,10 @@ import pytest
 
 from simulation.command import replay_command
 from simulation.run import STEPS_DEFAULT, run
-from support.thorough import examples
+from support.thorough import amount, examples
 
 SEEDS_PER_TEST = 2
-SEEDS = examples(16)
+SEEDS = examples(amount(8, thorough=32))
 
 
 @pytest.mark.slow

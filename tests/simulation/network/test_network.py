@@ -5,7 +5,7 @@ import pytest
 from simulation.command import NETWORK, replay_command
 from simulation.network.run import run
 from simulation.network.steps import STEPS_DEFAULT
-from support.thorough import examples
+from support.thorough import amount, examples
 
 FEW_STEPS = 60
 FEWER_STEPS = 45  # the first of them are the same in each run
@@ -20,7 +20,7 @@ def test_three_brokers_keep_every_promise_in_a_short_run(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(1, examples(8) + 1))
+@pytest.mark.parametrize("seed", range(1, examples(amount(4, thorough=16)) + 1))
 def test_three_brokers_keep_every_promise_whatever_happens(seed: int) -> None:
     outcome = run(seed)
     assert outcome.violation == "", f"{outcome.violation}\nagain: {replay_command(seed, STEPS_DEFAULT, NETWORK)}"

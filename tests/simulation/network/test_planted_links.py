@@ -5,14 +5,21 @@ from pathlib import Path
 import pytest
 
 from simulation.network.planted import FAULTS
-from simulation.planted import Planted, plant, play
+from simulation.planted import Planted, edited, plant, play
+from support.thorough import cases
 
 STEPS, SEEDS_MAX = 200, 12
+EACH_RUN = 2
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_can_be_planted_in_the_sources_as_they_are(fault: Planted) -> None:
+    assert edited(fault), "an edit of it, at least"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", cases(FAULTS, each_run=EACH_RUN), ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Planted, tmp_path: Path) -> None:
     plant(fault, tmp_path)
     options = ("--network", "--steps", str(STEPS))

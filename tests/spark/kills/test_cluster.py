@@ -19,6 +19,7 @@ from support.spark.processes import (
     spark_submit,
     standalone_cluster,
 )
+from support.thorough import only_thorough
 
 PROGRAM = Path(sluicegate.pipeline.__file__).with_name("__main__.py")
 
@@ -33,6 +34,7 @@ def test_the_jobs_are_a_program_for_spark_submit() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == sorted(JOBS)
 
 
+@only_thorough
 @pytest.mark.crash
 def test_every_row_arrives_once_though_executors_are_killed(tmp_path: Path) -> None:
     """In the middle of a range, and while it stages rows; the driver goes on."""
