@@ -188,25 +188,30 @@ compose-alerts: ## copy the alert rules of Kubernetes for the Prometheus of comp
 clean: ## remove everything made here, but not ./data
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+# pip says nothing while it works, or everything.
+define pip-install
+	@echo "Installing $$(grep -c . $(2)) packages from PyPI that $(1), and what these need: a minute or two ..."
+	$(TIMED) environment $(PIP) install --quiet --requirement $(2)
+	@touch $@
+endef
+
 $(STAMPS)/venv:
+	@echo "Making $(VENV), an environment of Python: half a minute ..."
 	$(TIMED) environment env PYTHON=$(PYTHON) scripts/make-venv $(VENV)
 	@mkdir -p $(STAMPS)
 	@touch $@
 
 $(STAMPS)/build-needs: $(STAMPS)/venv pyproject.toml
 	@$(BIN)/python scripts/requirements --build > $(STAMPS)/build-needs.txt
-	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/build-needs.txt
-	@touch $@
+	$(call pip-install,the build needs,$(STAMPS)/build-needs.txt)
 
 $(STAMPS)/requirements: $(STAMPS)/build-needs pyproject.toml
 	@$(BIN)/python scripts/requirements > $(STAMPS)/requirements.txt
-	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/requirements.txt
-	@touch $@
+	$(call pip-install,the gateway needs,$(STAMPS)/requirements.txt)
 
 $(STAMPS)/test-tools: $(STAMPS)/requirements
 	@$(BIN)/python scripts/requirements test > $(STAMPS)/test-tools.txt
-	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/test-tools.txt
-	@touch $@
+	$(call pip-install,tests need,$(STAMPS)/test-tools.txt)
 
 # Not before the environment, which may have something installed by Debian, too.
 $(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
@@ -216,13 +221,11 @@ $(STAMPS)/test-needs: scripts/test-needs | $(STAMPS)/venv
 
 $(STAMPS)/demo-needs: $(STAMPS)/requirements
 	@$(BIN)/python scripts/requirements spark demo > $(STAMPS)/demo-needs.txt
-	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/demo-needs.txt
-	@touch $@
+	$(call pip-install,the demo needs,$(STAMPS)/demo-needs.txt)
 
 $(STAMPS)/site-tools: $(STAMPS)/requirements
 	@$(BIN)/python scripts/requirements site > $(STAMPS)/site-tools.txt
-	$(TIMED) environment $(PIP) install --quiet --requirement $(STAMPS)/site-tools.txt
-	@touch $@
+	$(call pip-install,the site needs,$(STAMPS)/site-tools.txt)
 
 # What the gateway needs when it runs comes while it compiles.
 $(STAMPS)/installed-%: $(STAMPS)/build-needs $(SOURCES)
