@@ -80,9 +80,9 @@ def bench(
     password: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish and consume at a fixed rate, and check that every message arrives once and in order.
+    """Publish and consume at a fixed rate, and check what arrives.
 
-    The command creates a queue for the run and deletes it afterwards.
+    Each message has to come once, each key in order. The command creates a queue, and deletes it at the end.
     """
     load = Load(
         rate=rate,

@@ -33,9 +33,7 @@ ACTIONS: Final = {
     DefinitionOutcome.DELETED: REMOVE,
 }
 
-app = typer.Typer(
-    help="Export and apply what operators created on a running gateway, as one document.", no_args_is_help=True
-)
+app = typer.Typer(help="Export and apply what operators created, as one document.", no_args_is_help=True)
 
 VpnsOption = Annotated[
     list[str] | None, typer.Option("--vpn", metavar="NAME", help="Message VPN to export; repeatable. Default: all.")

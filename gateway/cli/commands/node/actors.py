@@ -21,7 +21,10 @@ def actors(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every actor with its inbox, batch size, handling time and restarts, until `q` or Ctrl-C is pressed."""
+    """Show every actor, until `q` or Ctrl-C is pressed.
+
+    With its inbox, batch size, handling time and restarts.
+    """
     client = AdminClient(url)
     if as_json:
         print_json(client.actors())

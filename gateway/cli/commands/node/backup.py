@@ -33,7 +33,10 @@ def backup(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Back up the spool of the running gateway into a folder below its `backup.path`."""
+    """Back up the spool of the running gateway.
+
+    The backup is a folder below the gateway's `backup.path`.
+    """
     client = AdminClient(url)
     view = client.start_backup(name)
     with _progress() as progress:

@@ -117,7 +117,10 @@ def _check_cluster_client() -> None:
 def check_config(
     config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Check the configuration, including the environment and --set, and print the effective value of every setting."""
+    """Check the configuration.
+
+    Prints the effective value of every setting. The environment and `--set` count, as they do for `serve`.
+    """
     loaded = loaded_config(config, data, settings)
     if loaded.cluster.runs_several:
         _each_broker(loaded, config, data, settings)  # each has settings of its own
@@ -145,7 +148,10 @@ def hash_password(
         int, typer.Option(min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="Iterations of that form.")
     ] = ITERATIONS_MIN,
 ) -> None:
-    """Read a password (from the terminal without echo, or a line of standard input) and print its argon2 hash."""
+    """Read a password and print its hash.
+
+    It is read from the terminal without echo, or is a line of standard input. The hash is one of argon2.
+    """
     password = new_password(None)
     if not (scram or sha_512):
         typer.echo(PasswordHasher().hash(password))

@@ -98,9 +98,10 @@ def top(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the busiest queues, the clients with the most unacked messages, and the node's totals.
+    """Show the busiest queues and clients, and the node's totals.
 
-    Ends when `q` or Ctrl-C is pressed. Rates are averages since the last update. With --json, one object per update.
+    The clients are those with the most unacked messages. Ends when `q` or Ctrl-C is pressed. Rates
+    are averages since the last update. With --json, one object per update.
     """
     client = AdminClient(url, vpn)
     console = Console()

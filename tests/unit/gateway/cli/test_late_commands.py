@@ -25,6 +25,15 @@ finally:
     print(*sys.modules)
 """
 
+ASKING_FOR_HELP: Final = """
+import sys
+from sluicegate.gateway.cli import main
+try:
+    main(["--help"])
+finally:
+    print(*sys.modules)
+"""
+
 SAYING_THE_RELEASE: Final = """
 import sys
 from sluicegate.gateway.cli import main
@@ -45,8 +54,30 @@ import sluicegate.gateway.config.model
 
 def test_the_help_says_of_every_command_what_it_does() -> None:
     shown = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, ["--help"]).stdout
-    lines = {words[1]: words[2:] for words in map(str.split, shown.splitlines()) if len(words) > 2}
-    assert set(COMMANDS) <= {name for name, says in lines.items() if len(says) > 1}
+    lines = {words[1]: " ".join(words[2:-1]) for words in map(str.split, shown.splitlines()) if len(words) > 2}
+    assert {name: lines.get(name) for name in COMMANDS} == {name: place.summary for name, place in COMMANDS.items()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_of_a_command_is_the_first_sentence_of_its_own_help(name: str) -> None:
+    group: Any = get_command(app)
+    described = str(group.get_command(None, name).help)
+    assert " ".join(described.split()).startswith(COMMANDS[name].summary)
+
+
+COMPLETING: Final = {"_SLUICEGATE_COMPLETE": "complete_bash", "COMP_WORDS": "sluicegate back", "COMP_CWORD": "1"}
+
+
+@pytest.mark.parametrize("variables", [{}, COMPLETING], ids=["help", "completion"])
+def test_commands_are_listed_without_importing_them(variables: dict[str, str]) -> None:
+    command = [sys.executable, "-P", "-c", ASKING_FOR_HELP]
+    shown = subprocess.run(command, capture_output=True, text=True, env=same_imports() | variables, timeout=60)
+    *lines, modules = shown.stdout.splitlines()
+    imported = modules.split()
+    assert "backup-status" in " ".join(lines).split()
+    assert shown.stderr == ""
+    assert "sluicegate.gateway.cli.late_commands" in imported
+    assert not [name for name in imported if name.startswith("sluicegate.gateway.cli.commands")]
 
 
 def test_the_help_of_every_command_shows_flags_as_flags() -> None:
