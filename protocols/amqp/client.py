@@ -94,7 +94,7 @@ class Endpoints:
         self._identity = client.identity
         self._services = client.services
         self._sessions = client.engine.sessions
-        self._container_id = client.container_id
+        self._client_name = client.client_name
         self._consumers: Consumers | None = None
         self._browsers: Browsers | None = None
         self._publishers: Publishers | None = None
@@ -110,7 +110,7 @@ class Endpoints:
         """The client's consumers of queues."""
         consumers = self._consumers
         if consumers is None:
-            consumers = Consumers(self._sessions, self._address, self._container_id, self._runtime.dispatcher)
+            consumers = Consumers(self._sessions, self._address, self._client_name, self._runtime.dispatcher)
             consumers.pause_output(self.is_full)
             self._consumers = consumers
         return consumers
@@ -137,7 +137,7 @@ class Endpoints:
                 sessions=self._sessions,
                 publisher=publisher,
                 address=address,
-                client=self._container_id,
+                client=self._client_name,
                 credit=services.limits.link_credit,
                 suspended_senders=services.suspended_senders,
                 find=destination_of_message,
@@ -346,4 +346,4 @@ class AmqpClient(LinkOwner):
     def report_flow(self, kind: EventKind, link: IncomingLink) -> None:
         """Report to operators that a link on which the client sends has begun or ended."""
         what = "opened" if kind is CLIENT_FLOW_OPENED else "closed"
-        self.services.events.emit(kind, f"publisher flow {as_word(link.name)} {what}", client=self.container_id)
+        self.services.events.emit(kind, f"publisher flow {as_word(link.name)} {what}", client=self.client_name)

@@ -12,6 +12,7 @@ from sluicegate.actors.messages.queues import Browsed, FlowDrained, FlowGone, Fl
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.clients.names import name_by_broker
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
 from sluicegate.protocols.amqp.client import AmqpClient, AmqpServices, Endpoints
@@ -151,7 +152,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         """End, unless the input is complete meanwhile: all clients together have too much unfinished input."""
         if self.engine.unfinished_bytes >= COUNTED_BYTES_MIN and not self.is_released:
             self._counters.count(self._counters.violated, COUNTER)
-            log.info("disconnecting client %r at %s: %s", self.container_id, self.peer_name(), TEXT)
+            log.info("disconnecting client %r at %s: %s", self.client_name, self.peer_name(), TEXT)
             self.engine.fail(conditions.RESOURCE_LIMIT_EXCEEDED, TEXT, self._clock.now_ms())
             self._close_transport()
 
@@ -216,7 +217,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             self.traffic.bytes_sent += write_gathered(transport, pieces, self._counters)
             if self.endpoints.is_full and self.endpoints.ignores_responses(pieces, transport):
                 self._counters.count(self._counters.violated, "answers_not_read")
-                log.info("client %r at %s does not read responses; disconnecting", self.container_id, self.peer_name())
+                log.info("client %r at %s does not read responses; disconnecting", self.client_name, self.peer_name())
                 self.fail()
 
     # --- events of the engine ---
@@ -319,6 +320,8 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
 
     def _open(self, peer: Open) -> None:
         self.container_id = peer.container_id
+        broker = self.services.space.broker
+        self.client_name = peer.container_id or name_by_broker("amqp", broker, self.number)
         self.sasl = None
         error = answer_open(self, peer)
         self.endpoints = Endpoints(self, is_full=self.endpoints.is_full)
@@ -361,7 +364,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
     def _violated(self, event: PeerViolated) -> None:
         rule = event.condition or "handshake"
         self._counters.count(self._counters.violated, rule)
-        log.info("protocol error from client %r at %s (%s): %s", self.container_id, self.peer_name(), rule, event.text)
+        log.info("protocol error from client %r at %s (%s): %s", self.client_name, self.peer_name(), rule, event.text)
         self._close_transport()
 
     # --- requests to other actors ---
@@ -414,7 +417,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             counters.count(counters.dropped, "no_local", consumers.skipped_count - skipped)
 
     def _report_unwritable(self, sequence: int, error: Exception) -> None:
-        report_unwritable(self.services.events, self._counters, sequence, error, client=self.container_id)
+        report_unwritable(self.services.events, self._counters, sequence, error, client=self.client_name)
 
     def turn_ended(self) -> None:
         """Write the output of this turn at its end."""

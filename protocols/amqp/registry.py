@@ -46,6 +46,7 @@ class LinkOwner(Behaviour):
 
     def __init__(self, identity: Identity, number: int) -> None:
         self.container_id = ""  # of the client, from open on
+        self.client_name = ""  # its container id, or what the broker calls a client without one; from open on
         self.identity = identity
         self.number = number  # tells connections without a container id apart
         self.is_released = False  # the connection ends, and has released its links

@@ -13,6 +13,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.messaging.clients.names import name_by_broker
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
@@ -256,9 +257,9 @@ class HttpClient(Behaviour):
         self.vpns = vpns
         self.services = services  # of the message VPN that the latest request was for
         self.read_control = ReadControl(cell.inbox)
-        self.name = cell.name  # the origin of what it publishes
+        self.name = name_by_broker("http", services.space.broker, cell.runtime.next_urn())
         self.identity = Identity(services.clients)
-        self.replies = ReplyBox(cell, services.router, services.counters, services.space.broker)
+        self.replies = self._reply_box(services)
         self.publishing = PendingPublishes(self._publisher(services), services.counters.confirmations)
         self.peer_host = ""
         self.peer: PeerInfo | None = None  # from `opened` on
@@ -403,7 +404,10 @@ class HttpClient(Behaviour):
         self.identity.enter(services.clients)
         self.publishing.publisher = self._publisher(services)
         self.replies.end()
-        self.replies = ReplyBox(self.cell, services.router, services.counters, services.space.broker)
+        self.replies = self._reply_box(services)
+
+    def _reply_box(self, services: HttpServices) -> ReplyBox:
+        return ReplyBox(self.cell, services.router, services.counters, services.space.broker, client=self.name)
 
     def _publisher(self, services: HttpServices) -> Publisher:
         address, rng = self.cell.inbox, self.runtime.rng

@@ -69,13 +69,13 @@ def _vpn_denial(client: AmqpClient, peer: Open) -> AmqpError | None:
         return None
     assert client.peer is not None, "the transport comes before its bytes"
     try:
-        services = client.vpns.named(vpn, client.services, peer.container_id)
+        services = client.vpns.named(vpn, client.services, client.client_name)
     except ClientDenied as denied:
         client.count_refused(denied.reason)
         return AmqpError(condition_of(denied), denied.text)
     if identity.user or not services.authenticator.admits_anonymous(client.peer.listener):
         text = f"403 Message VPN Not Allowed: the client authenticated in {identity.vpn!r}, and opens {vpn!r}"
-        services.clients.denials.deny(VPN_UNKNOWN, peer.container_id, text)
+        services.clients.denials.deny(VPN_UNKNOWN, client.client_name, text)
         client.count_refused(VPN_UNKNOWN)
         return AmqpError(NOT_ALLOWED, text)
     client.enter(services)
@@ -86,7 +86,7 @@ def _denial(client: AmqpClient, peer: Open) -> AmqpError | None:
     """Admit the client, or return the error that refuses it."""
     assert client.peer is not None, "the transport comes before its bytes"
     try:
-        rights = client.identity.admit(peer.container_id, client.peer.host, client.runtime.clock.now_ms())
+        rights = client.identity.admit(client.client_name, client.peer.host, client.runtime.clock.now_ms())
         client.read_control.limit(rights)
     except ClientDenied as denied:
         client.count_refused(denied.reason)

@@ -237,7 +237,7 @@ async def _browse(client: AmqpClient, session: Session, link: OutgoingLink, sour
     client.endpoints.browsers.add(browsing)
     request = BindBrowser(
         browsing.flow_id,
-        client.container_id,
+        client.client_name,
         PROTOCOL,
         client.identity.user,
         client.cell.inbox,
@@ -340,7 +340,7 @@ async def _bind(client: AmqpClient, consumer: ConsumerLink, granted: Source, *, 
     consumer.set_limit()
     request = BindFlow(
         consumer.flow_id,
-        client.container_id,
+        client.client_name,
         client.identity.user,
         client.cell.inbox if flow is None else flow,
         consumer.window,

@@ -341,7 +341,7 @@ class Coordinators(Transactions):
         reason = transaction.failure
         if not reason:
             commit = TransactionCommit(space=services.space, spool=services.spool, rng=client.runtime.rng)
-            batch = transaction.batch(client.container_id, client.runtime.clock.wall_ms())
+            batch = transaction.batch(client.client_name, client.runtime.clock.wall_ms())
             reason = await commit.commit(batch, _accepted_in(transaction))
             client.read_control.published(commit.pressures, client.endpoints.publishers.unanswered_count)
         if reason:

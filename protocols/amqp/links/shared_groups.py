@@ -42,7 +42,7 @@ async def join_group(
     rights.check_endpoint()
     rights.check_flow(endpoints.flow_count())
     number = client.runtime.next_urn()
-    member = Subscriber(f"{client.container_id}/{number}", key=f"\0amqp/{number}")
+    member = Subscriber(f"{client.client_name}/{number}", key=f"\0amqp/{number}")
     member.address = client.cell.inbox
     durable = source.durable > DURABLE_NONE
     count = partition_count_of(link)

@@ -1,5 +1,6 @@
 """Carry out HELLO and AUTH: negotiate limits and features, and authenticate the client."""
 
+from sluicegate.messaging.clients.names import name_by_broker
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.flow.codec.compression import DEFLATE
 from sluicegate.protocols.flow.codec.frames.session import (
@@ -27,7 +28,7 @@ def greet(peer: FlowPeer, hello: Hello) -> Welcome | None:
             return None
     limits = peer.services.limits
     wish_ms = hello.keep_alive_ms or limits.keep_alive_ms
-    peer.named(hello.client_name or f"#flow/{peer.runtime.next_urn()}")
+    peer.named(hello.client_name or name_by_broker("flow", peer.services.space.broker, peer.runtime.next_urn()))
     return Welcome(
         product=peer.services.product,
         keep_alive_ms=min(max(wish_ms, KEEP_ALIVE_MS_MIN), limits.keep_alive_ms),

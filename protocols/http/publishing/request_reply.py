@@ -47,13 +47,15 @@ def reply_wait_ms(text: str) -> int:
 class ReplyBox:
     """Where the replies to one connection's requests come in. One request of a connection waits at a time."""
 
-    def __init__(self, cell: ActorCell, router: ActorCell, counters: ProtocolCounters, broker: str) -> None:
+    def __init__(
+        self, cell: ActorCell, router: ActorCell, counters: ProtocolCounters, broker: str, *, client: str
+    ) -> None:
         """`broker` is the name of this one: with it, replies come from clients of its neighbors as well."""
         self._cell = cell
         self._broker = broker
         self._router = router
         self._counters = counters
-        self._subscriber = Subscriber(cell.name)
+        self._subscriber = Subscriber(client)
         self._filter: TopicFilter | None = None  # of all our topics; None before the first request
         self._prefix = ""
         self._request_count = 0

@@ -1,5 +1,7 @@
 """AMQP links that see part of a queue: filters, and the partitions that a link was assigned."""
 
+import pytest
+
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach, Flow
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.amqp.datapath.consuming import ACTIVE, PARTITIONS
@@ -123,15 +125,21 @@ async def test_a_browser_sees_one_partition_or_begins_at_a_sequence(broker: Runn
     await client.close()
 
 
-async def test_no_local_keeps_what_its_container_published_from_a_subscription(broker: RunningBroker) -> None:
-    """Test case 67; its credit is for the messages of others, and draining gives those that wait."""
-    client = await AmqpClient.open(broker.amqp_port, "mine")
+@pytest.mark.parametrize("containers", [("mine", "other"), ("", "")])
+async def test_no_local_keeps_what_its_container_published_from_a_subscription(
+    broker: RunningBroker, containers: tuple[str, str]
+) -> None:
+    """Test case 67; its credit is for the messages of others, and draining gives those that wait.
+
+    A client that names no container is one of its own.
+    """
+    client = await AmqpClient.open(broker.amqp_port, containers[0])
     source = Source("topic://t", filters=filters(n=described(NO_LOCAL, [])))
     answer = await client.receiver("l", source)
     assert answer.source is not None
     assert answer.source.filters == filters(n=described(NO_LOCAL, []))
     await client.sender("s", "topic://t")
-    other = await AmqpClient.open(broker.amqp_port, "other")
+    other = await AmqpClient.open(broker.amqp_port, containers[1])
     await other.sender("s", "topic://t")
     for number in range(6):
         for each in (client, other):
