@@ -14,7 +14,7 @@ from support.http.plain import HTTP
 from support.load.mqtt_clients import WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import REQUEST_S, wait_until
 from support.processes.replicas import ASK_S, BROKER, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
-from support.storage.replicas import answered
+from support.storage.answers import answered
 
 WITHIN_S = 60
 # What operators define while the broker runs, by the path of its kind.

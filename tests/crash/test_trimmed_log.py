@@ -15,7 +15,7 @@ from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import wait_until
 from support.processes.replicas import BROKER, TAKEN_OVER_S, ReplicaProcess, ReplicatedBroker
-from support.storage.replicas import answered
+from support.storage.answers import answered
 
 LOG_BYTES_MAX = 64 << 20
 PAYLOAD_BYTES = 100_000

@@ -24,8 +24,8 @@ from sluicegate.storage.replication.stream import (
     StreamUnavailable,
 )
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, WITHIN_S, opened, stored, until_created
-from support.storage.replicas import answered
+from support.processes.nats_streams import NAMES, opened, stored, until_created
+from support.storage.answers import WITHIN_S, answered
 
 MEGABYTE = 1 << 20
 

@@ -15,8 +15,9 @@ from sluicegate.storage.replication.replica import Append, Replica, first_messag
 from sluicegate.storage.store.owner import LoopThread, OwnedLog
 from sluicegate.storage.store.replicated import LogRoom, ReplicatedStore
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, WITHIN_S, stored, until_created
-from support.storage.replicas import BEGIN, Following, answered, content_of, opened
+from support.processes.nats_streams import NAMES, stored, until_created
+from support.storage.answers import WITHIN_S, answered
+from support.storage.replicas import BEGIN, Following, content_of, opened
 
 COMMITS = 10
 LOG_BYTES = 64 << 20

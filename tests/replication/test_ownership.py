@@ -19,7 +19,7 @@ from sluicegate.storage.replication.servers import all_servers, check_servers, c
 from sluicegate.storage.replication.stream import StreamRefused
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import delete_key, until_bucket_created, write_key
-from support.storage.replicas import answered
+from support.storage.answers import answered
 
 WITHIN_S = 60
 REQUEST_S = 20.0

@@ -26,7 +26,7 @@ from sluicegate.storage.replication.ownership.replica_list import (
 from sluicegate.storage.replication.trimming.plan import Hold
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import delete_key, until_bucket_created
-from support.storage.replicas import answered
+from support.storage.answers import answered
 from support.storage.trimmed import trimmed_broker
 
 WITHIN_S = 60

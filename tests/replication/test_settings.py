@@ -16,7 +16,7 @@ from sluicegate.storage.replication.requests import Requests
 from sluicegate.storage.replication.stream import StreamUnavailable
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import NAMES, stored
-from support.storage.replicas import answered
+from support.storage.answers import answered
 
 LOG_BYTES = 64 << 20
 

@@ -16,7 +16,7 @@ from sluicegate.storage.replication.sites.keys import SiteKeys
 from sluicegate.storage.replication.sites.states import first_state, serving
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import until_bucket_created, until_created
-from support.storage.replicas import answered
+from support.storage.answers import answered
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
 BYTES_MAX = 64 << 20

@@ -19,7 +19,8 @@ from sluicegate.storage.replication.trimming.plan import to_install
 from sluicegate.storage.replication.trimming.snapshots import Snapshots
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import delete_key, until_created
-from support.storage.replicas import BEGIN, Following, answered, content_of
+from support.storage.answers import answered
+from support.storage.replicas import BEGIN, Following, content_of
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
 BYTES_MAX = 64 << 20

@@ -8,7 +8,8 @@ from pathlib import Path
 from sluicegate.storage.replication.replica import Append, first_message
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import NAMES, opened, stored, until_created
-from support.storage.replicas import BEGIN, Following, Owner, answered, content_of
+from support.storage.answers import answered
+from support.storage.replicas import BEGIN, Following, Owner, content_of
 
 COMMITS = 40
 

@@ -19,8 +19,9 @@ from sluicegate.storage.replication.trimming.holds import ReplicaHold
 from sluicegate.storage.replication.trimming.objects import CHUNK_BYTES, ObjectChanged, Objects
 from sluicegate.storage.replication.trimming.plan import Hold, has_to_begin_anew
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, WITHIN_S, delete_key
-from support.storage.replicas import BEGIN, answered, content_of
+from support.processes.nats_streams import NAMES, delete_key
+from support.storage.answers import WITHIN_S, answered
+from support.storage.replicas import BEGIN, content_of
 from support.storage.trimmed import TrimmedBroker, trimmed_broker
 
 _Result = TypeVar("_Result")

@@ -1,11 +1,9 @@
 """An owner and standbys of one log, each with a store of its own, and what a recovery finds in these."""
 
-import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from sluicegate.storage.commit.checkpoint import PartitionCursor
 from sluicegate.storage.interface import (
@@ -24,16 +22,14 @@ from sluicegate.storage.records.page import Run, encode_page
 from sluicegate.storage.replication.log import ReplicatedLog
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Replica
-from sluicegate.storage.replication.stream import Stream, StreamUnavailable
+from sluicegate.storage.replication.stream import Stream
 from sluicegate.storage.store.standby import Standby
 from sluicegate.storage.store.store import SpoolStore
 from support.cores.messages import batch_of
+from support.storage.answers import answered
 
 BEGIN: Final = Begin(incarnation=7, broker="edge")
 RESERVED: Final = 1000
-WITHIN_S: Final = 60
-
-_Answer = TypeVar("_Answer")
 
 
 class Content(NamedTuple):
@@ -87,16 +83,6 @@ def content_of(store: Store) -> Content:
 def is_settled(cursor: PartitionCursor, sequence: int) -> bool:
     """Return whether a message is settled."""
     return sequence < cursor.floor or sequence in cursor.settled
-
-
-async def answered(ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
-    """Ask servers, and again while they are busy with each other."""
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                return await ask()
-            except StreamUnavailable:
-                await asyncio.sleep(0.05)
 
 
 class Following:

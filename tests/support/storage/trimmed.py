@@ -18,8 +18,9 @@ from sluicegate.storage.replication.trimming.plan import Hold, Snapshot, to_inst
 from sluicegate.storage.replication.trimming.snapshots import Snapshots
 from sluicegate.storage.replication.trimming.trimmer import Trimmer
 from support.processes.nats import NatsCluster
-from support.processes.nats_streams import NAMES, WITHIN_S, stored, until_bucket_created, until_created
-from support.storage.replicas import BEGIN, Following, Owner, answered
+from support.processes.nats_streams import NAMES, stored, until_bucket_created, until_created
+from support.storage.answers import WITHIN_S, answered
+from support.storage.replicas import BEGIN, Following, Owner
 
 TIMES_MS: Final = count(1)
 LARGE: Final = 1 << 30  # more bytes than a stream of a test has
