@@ -24,7 +24,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the b
 ValuesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="As in the configuration: enabled=false, remote_url=mqtt://HOST, 'outgoing=[{...}]'.",
     ),
 ]

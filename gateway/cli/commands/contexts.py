@@ -108,7 +108,7 @@ def list_contexts(as_json: JsonOption = False) -> None:
 @app.command("show")
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Name of the context. Default: the selected one.")
+        str | None, typer.Argument(metavar="NAME", help="Name of the context. Default: the selected one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -128,7 +128,7 @@ def show(
 
 @app.command("select")
 def select(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of the context.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the context.")] = None,
     none: Annotated[bool, typer.Option("--none", help="Select none: commands have their own defaults.")] = False,
 ) -> None:
     """Select the context that commands use unless they are told otherwise."""

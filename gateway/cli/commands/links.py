@@ -24,7 +24,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NEIGHBOR", help="Name of t
 ValuesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="As in the configuration: url=flow://HOST:PORT, username=network, vpns.sales=sales, enabled=false.",
     ),
 ]

@@ -24,7 +24,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the d
 ValuesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[KEY=VALUE]...",
+        metavar="KEY=VALUE",
         help="As in the configuration: enabled=false, rest_consumers.0.remote_port=8443, 'queue_bindings=[{...}]'.",
     ),
 ]

@@ -26,12 +26,12 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the m
 ValuesArgument = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SETTING=VALUE]...",
+        metavar="SETTING=VALUE",
         help="As in the configuration: usage_bytes_max='1 GiB', max_connection_count=100, allow_anonymous=false.",
     ),
 ]
 ChangesArgument = Annotated[
-    list[str], typer.Argument(metavar="SETTING=VALUE...", help="New values. Other settings stay as they are.")
+    list[str], typer.Argument(metavar="SETTING=VALUE", help="New values. Other settings stay as they are.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 ForceOption = Annotated[

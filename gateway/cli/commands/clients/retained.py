@@ -30,7 +30,7 @@ def list_retained(
     topic: Annotated[
         str | None,
         typer.Argument(
-            metavar="[FILTER]", help="MQTT topic filter, or pattern: * stands for any characters. Default: all."
+            metavar="FILTER", help="MQTT topic filter, or pattern: * stands for any characters. Default: all."
         ),
     ] = None,
     after: AfterOption = 0,

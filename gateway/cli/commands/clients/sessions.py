@@ -29,7 +29,7 @@ NameArgument = Annotated[str, typer.Argument(metavar="CLIENT_ID", help="Client i
 def list_sessions(
     pattern: Annotated[
         str | None,
-        typer.Argument(metavar="[PATTERN]", help="Client ID; * stands for any characters, ? for one. Default: all."),
+        typer.Argument(metavar="PATTERN", help="Client ID; * stands for any characters, ? for one. Default: all."),
     ] = None,
     connected: Annotated[
         bool | None, typer.Option("--connected/--away", help="Only those whose clients are connected, or are away.")

@@ -34,7 +34,7 @@ def subscription() -> None:
 def list_subscriptions(
     pattern: Annotated[
         str | None,
-        typer.Argument(metavar="[PATTERN]", help="Only these: * stands for any characters, ? for one. Default: all."),
+        typer.Argument(metavar="PATTERN", help="Only these: * stands for any characters, ? for one. Default: all."),
     ] = None,
     name: Annotated[
         str | None, typer.Option("--name", metavar="PATTERN", help="Only those of these clients and queues.")

@@ -27,7 +27,7 @@ POLL_INTERVAL_S: Final = 0.2  # of the backup that the command waits for
 def backup(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help=f"Name of the backup: {NAME_ALLOWED}. Default: the time in UTC."),
+        typer.Argument(metavar="NAME", help=f"Name of the backup: {NAME_ALLOWED}. Default: the time in UTC."),
     ] = None,
     wait: Annotated[bool, typer.Option(help="Wait until the backup ends. Ctrl-C does not cancel it.")] = True,
     url: UrlOption = URL_DEFAULT,

@@ -22,12 +22,10 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the q
 ToArgument = Annotated[str, typer.Argument(metavar="TO", help="Name of the target queue.")]
 IdsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[ID]...", help="Message IDs as `queue browse` prints them. Default: all messages that match."
-    ),
+    typer.Argument(metavar="ID", help="Message IDs as `queue browse` prints them. Default: all messages that match."),
 ]
 ChosenArgument = Annotated[
-    list[str], typer.Argument(metavar="ID...", help="Message IDs as `queue browse` and `queue search` print them.")
+    list[str], typer.Argument(metavar="ID", help="Message IDs as `queue browse` and `queue search` print them.")
 ]
 TopicOption = Annotated[str | None, typer.Option("--topic", help="Only messages whose topic matches this filter.")]
 SelectorOption = Annotated[

@@ -34,7 +34,7 @@ app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=Tru
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 TopicsArgument = Annotated[
-    list[str], typer.Argument(metavar="TOPIC...", help="Topic filters, such as 'orders/>'; quote them for the shell.")
+    list[str], typer.Argument(metavar="TOPIC", help="Topic filters, such as 'orders/>'; quote them for the shell.")
 ]
 DEFINITION_LOST = "its definition was lost: it is shut down until its ingress or egress is enabled, or it is declared"
 SELECTORS_DIFFER = (
@@ -92,7 +92,7 @@ def create(
 def change(
     name: NameArgument,
     changes: Annotated[
-        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values. Other attributes stay as they are.")
+        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE", help="New values. Other attributes stay as they are.")
     ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,

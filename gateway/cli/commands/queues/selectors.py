@@ -32,7 +32,7 @@ def put(
     queue: QueueArgument,
     subscriber: SubscriberArgument,
     selectors: Annotated[
-        list[str], typer.Argument(metavar="SELECTOR...", help="Selectors; an empty one selects everything.")
+        list[str], typer.Argument(metavar="SELECTOR", help="Selectors; an empty one selects everything.")
     ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,

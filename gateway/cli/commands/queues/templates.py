@@ -15,7 +15,7 @@ app = typer.Typer(help="Queue templates: attributes for new queues, by name.", n
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the template.")]
 AttributesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[ATTRIBUTE=VALUE]...", help="Attributes of the queues that it creates.")
+    list[str] | None, typer.Argument(metavar="ATTRIBUTE=VALUE", help="Attributes of the queues that it creates.")
 ]
 
 FIELDS = ("queue_name_filter", "durability_override")
@@ -75,7 +75,7 @@ def change(
     name: NameArgument,
     changes: Annotated[
         list[str],
-        typer.Argument(metavar="FIELD=VALUE...", help="New values. FIELD= removes an attribute from the template."),
+        typer.Argument(metavar="FIELD=VALUE", help="New values. FIELD= removes an attribute from the template."),
     ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,

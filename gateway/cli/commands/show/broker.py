@@ -32,7 +32,7 @@ def add_to(app: typer.Typer) -> None:
 def client(
     client_name: Annotated[
         str | None,
-        typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
+        typer.Argument(metavar="PATTERN", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
     after: AfterOption = 0,
     limit: Annotated[
@@ -67,7 +67,7 @@ def client(
 
 
 def message_vpn(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this message VPN.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this message VPN.")] = None,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,7 +132,7 @@ def _acceptance(view: SpoolView) -> str:
 def queue(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
+        typer.Argument(metavar="PATTERN", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
     after: AfterOption = 0,
     limit: Annotated[
@@ -179,7 +179,7 @@ def _queue_row(view: QueueFigures) -> tuple[object, ...]:
 
 
 def rebalance(
-    name: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Only this queue.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="QUEUE", help="Only this queue.")] = None,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
