@@ -301,6 +301,12 @@ class NodeInterface(Protocol):
         a link, which cannot be traced.
         """
 
+    async def trace_username(self, username: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        """Return what all clients that are admitted under a username and the node say to each other from now on.
+
+        They may be of any protocol, now connected or later; with an empty name, those that were admitted without one.
+        """
+
     async def list_sessions(self, question: SessionQuery) -> MqttSessionsView:
         """Return a page of the MQTT sessions, by client identifier."""
 

@@ -35,7 +35,8 @@ from sluicegate.gateway.operations.queues.asking import not_found, overviews_of
 from sluicegate.gateway.operations.queues.explain import publish_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
 from sluicegate.gateway.operations.queues.queues import QueueOperations
-from sluicegate.gateway.operations.traces.traces import ClientTrace
+from sluicegate.gateway.operations.traces.traces import ClientTrace, check_traceable
+from sluicegate.gateway.operations.traces.wanted import ClientsNamed, ClientsOf
 from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.clients.traces import TracedPacket
@@ -215,9 +216,12 @@ class NodeOperations(AccountOperations, ClientOperations, QueueOperations, NoRep
 
     async def trace_client(self, name: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
         """Return what a client and the node say to each other."""
-        trace = ClientTrace(self._node, self._vpn.name, name, payload_bytes)
-        trace.connections()  # there is one now
-        return trace.packets()
+        check_traceable(self._node, self._vpn.name, name)
+        return ClientTrace(self._node, ClientsNamed(self._vpn.name, name), payload_bytes).packets()
+
+    async def trace_username(self, username: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        """Return what the clients of a username and the node say to each other."""
+        return ClientTrace(self._node, ClientsOf(self._vpn.name, username), payload_bytes).packets()
 
     async def list_listeners(self) -> ListenersView:
         """Return the open ports for clients."""

@@ -1,6 +1,5 @@
 """Reads archives of the job `archive`, as a table of a job's file names them: the whole archive, or a part of it."""
 
-import stat
 from pathlib import Path
 from typing import Annotated, Final, final
 
@@ -60,7 +59,4 @@ def check_continues(archive: ArchiveTable) -> None:
 
 
 def _is_table(archive: ArchiveTable) -> bool:
-    try:  # Path.is_dir says no to each error, from Python 3.14 on
-        return stat.S_ISDIR((Path(archive.path) / DELTA_LOG).stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    return (Path(archive.path) / DELTA_LOG).is_dir()

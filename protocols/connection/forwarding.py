@@ -52,6 +52,7 @@ class Forwarding:
         if passage is None or not passage.is_open:
             raise NotForwarded(BROKER_AWAY, f"broker {home} of this machine, its home, is away")
         message = self.kind + encode_peer(peer, about)
+        transport = transport.direct()
         stream: object = transport
         try:
             fits = len(message) + len(data) <= MESSAGE_BYTES_MAX

@@ -127,6 +127,9 @@ class ByteTransport(Protocol):
     def buffered_bytes(self) -> int:
         """Return how many written bytes the socket has not taken yet."""
 
+    def direct(self) -> "ByteTransport":
+        """Return the stream itself: something may stand in front of it for a time."""
+
     def hand_over(self, connection: "Connection") -> None:
         """Have another connection go on with this stream: it gets what comes from now on, and the end.
 

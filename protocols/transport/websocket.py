@@ -226,6 +226,10 @@ class WebSocketConnection:
         """Return what the stream has not sent, frame headers included."""
         return self._stream.buffered_bytes()
 
+    def direct(self) -> ByteTransport:
+        """Return the stream."""
+        return self
+
     def hand_over(self, connection: Connection) -> None:
         """Have another connection go on inside."""
         if self._inside is not None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -99,7 +100,7 @@ def test_requests_of_an_http_client_are_followed_on_its_page(page: Page, running
         before = http_names(running)
         client.post("/followed", content="first").raise_for_status()
         (name,) = http_names(running) - before
-        go(page, f"clients/{name}")
+        go(page, f"clients/{quote(name, safe='')}")
         page.get_by_role("button", name="Follow its packets").click()
         expect(row(page, "begun", table="Packets")).to_be_visible()
         client.post("/followed", content="secret", headers={"Cookie": "secret"}).raise_for_status()
@@ -107,6 +108,25 @@ def test_requests_of_an_http_client_are_followed_on_its_page(page: Page, running
         expect(row(page, "status=200 reason=OK", table="Packets")).to_be_visible()
         expect(page.locator("#page")).to_contain_text("[Cookie: 6 bytes, not shown]")
         expect(page.locator("#page")).not_to_contain_text("secret")
+
+
+def test_each_connection_of_a_user_is_followed_on_the_page_of_clients(
+    page: Page, running: GatewayProcess, device: Client
+) -> None:
+    """The connections of a program such as curl end with their requests."""
+    go(page, "clients")
+    page.get_by_role("button", name="Follow a user's packets").click()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(row(page, name_of(device), table="Packets").first).to_contain_text("begun")
+    for number in (1, 2):
+        with plain_client(running.http_url, timeout=30) as client:
+            client.post(f"/curl{number}", content="secret").raise_for_status()
+        shown = row(page, f"method=POST target=/curl{number}", table="Packets")
+        expect(shown).to_contain_text("#http/")
+    expect(page.locator("#page")).not_to_contain_text("secret")
+    page.get_by_label("Username to follow").fill("nobody")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Follow a user's packets")).to_be_visible()
 
 
 def http_names(running: GatewayProcess) -> set[str]:

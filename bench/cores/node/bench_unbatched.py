@@ -17,7 +17,7 @@ from typing import Final
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store
-from sluicegate.protocols.transport.interface import Connection, PeerRecord, ReadTarget
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
@@ -66,6 +66,10 @@ class ListTransport:
     def buffered_bytes(self) -> int:
         """Return 0: all was written."""
         return 0
+
+    def direct(self) -> ByteTransport:
+        """Return this."""
+        return self
 
     def hand_over(self, connection: Connection) -> None:
         """Do nothing: no data comes from here."""

@@ -297,6 +297,14 @@ class AdminClient:
         for packet in self._port.events(f"{_client_path(name)}/trace?{_query(payload=payload_bytes)}"):
             yield read_view(TracedPacket, packet)
 
+    def trace_username(self, username: str, payload_bytes: int) -> Iterator[TracedPacket]:
+        """Yield the packets of the clients of a username, empty for none, as they pass."""
+        query: dict[str, str | int] = {"payload": payload_bytes}
+        if username:
+            query["client_username"] = username
+        for packet in self._port.events(f"/trace?{urlencode(query)}"):
+            yield read_view(TracedPacket, packet)
+
     def list_sessions(self, query: Mapping[str, str | int]) -> MqttSessionsView:
         """Return a page of the MQTT sessions; `query` has the parameters of the operation."""
         return read_view(MqttSessionsView, self._port.ask("GET", f"/mqtt-sessions?{urlencode(query)}"))

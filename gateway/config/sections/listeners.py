@@ -17,7 +17,6 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_P
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 from sluicegate.protocols.transport.tls.context import CertificateUser, ClientCertificates, TlsFiles
-from sluicegate.storage.environment.file_kinds import is_file
 
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]
@@ -124,10 +123,10 @@ class TlsPort(Section):
 
 def _check_file(name: str, file: Path) -> None:
     try:
-        found = is_file(file)
+        is_there = file.is_file()
     except OSError as problem:  # no permission for a folder above it
         raise ValueError(f"{name} {str(file)!r}: {problem.strerror}") from None
-    if not found:
+    if not is_there:
         raise ValueError(f"{name}: there is no file {str(file)!r}")
 
 

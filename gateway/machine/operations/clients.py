@@ -58,6 +58,10 @@ class ClientOperations(Rules):
         assert problem is not None, "a broker was asked"
         raise problem
 
+    async def trace_username(self, username: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        """Return what the clients of a username say to the brokers that run, and these to them."""
+        return await self._streams("trace_username", username, payload_bytes)
+
     async def client_subscriptions(self, name: str, question: SubscriptionsQuery) -> ClientSubscriptionsView:
         """Return a page of the subscriptions of a client."""
         whole = replace(question, after=0, limit=question.after + question.limit)

@@ -1,8 +1,8 @@
 """The rules by which an operation on a machine reaches its brokers: one, each, or the one that has the object."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
 from sluicegate.gateway.machine.messages import CALL, END, FOLLOW, NEXT, Call, Left
@@ -73,6 +73,26 @@ def least_used(found: Sequence[tuple[AskedBroker, Sequence[object]]]) -> AskedBr
     return min(staying, key=lambda each: len(each[1]))[0]
 
 
+async def merged(streams: Sequence[AsyncIterator[Any]]) -> AsyncGenerator[Any, None]:
+    """Yield what several streams yield, as it comes, until all have ended or the reader has enough."""
+    coming = {asyncio.ensure_future(anext(stream, _END)): stream for stream in streams}
+    try:
+        while coming:
+            done, _ = await asyncio.wait(coming, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                stream = coming.pop(each)
+                if each.result() is not _END:
+                    coming[asyncio.ensure_future(anext(stream, _END))] = stream
+                    yield each.result()
+    finally:
+        for each in coming:
+            each.cancel()
+        await asyncio.gather(*coming, return_exceptions=True)  # which ends the streams
+
+
+_END: Final = object()  # of a stream
+
+
 class Rules:
     """How operations on one message VPN of the machine reach its brokers."""
 
@@ -131,6 +151,19 @@ class Rules:
         finally:
             if not broker.absence:
                 await broker.ask(END, number)
+
+    async def _streams(self, operation: str, *given: Any) -> AsyncIterator[Any]:
+        """Return what an operation of all brokers that run yields, as it comes. One that ends meanwhile is left out."""
+        streams: list[AsyncIterator[Any]] = []
+        away: BrokerAway | None = None
+        for broker in self._running():
+            try:
+                streams.append(await self._stream(broker, operation, *given))
+            except BrokerAway as error:
+                away = error
+        if away is not None and not streams:
+            raise away
+        return merged(streams)
 
     async def _first(self, operation: str, *given: Any, **options: Any) -> Any:
         """Return what any of the brokers can answer."""

@@ -49,10 +49,9 @@ class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
         client, data = decode_client(message)
 
         def connect() -> Connection:
-            connection = self._connect()
-            assert isinstance(connection, AmqpConnection), "it was made here"
+            connection = self.make()
             connection.passed(client)
-            return connection
+            return self.watched(connection)
 
         self.adopt(fd, peer, data, connect=connect)
 

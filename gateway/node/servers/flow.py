@@ -43,8 +43,7 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
         visitor, frames = decode_client(data)
 
         def connect() -> Connection:
-            connection = self._connect()
-            assert isinstance(connection, FlowConnection), "it was made here"
+            connection = self.make()
             connection.visit(visitor)
             return connection
 

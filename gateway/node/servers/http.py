@@ -54,8 +54,7 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
         visitor, data = decode_client(message)
 
         def connect() -> Connection:
-            connection = self._connect()
-            assert isinstance(connection, HttpConnection), "it was made here"
+            connection = self.make()
             connection.visit(visitor)
             return connection
 

@@ -6,7 +6,7 @@ The servers of the protocols are `mqtt`, `amqp`, `flow` and `http`.
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sluicegate.actors.runtime.actor import SupervisorActor
@@ -16,6 +16,7 @@ from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
+from sluicegate.gateway.node.servers.opening import Opening
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
@@ -91,6 +92,7 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._role = Role("connection", self.name, ONE_CONNECTION, self.make_connection, self.connections)
         self._ticker = Ticker(services.runtime.clock.now_ns, services.runtime.after, TICK_MS, self.tick)
         self._accepted_count = 0
+        self.watchers: list[Callable[[C], Connection | None]] = []  # of new connections: traces
         self._is_running = False  # between start and stop
         self.pages = {
             listener: self._pages(listener) for listener in self.schemes
@@ -287,7 +289,15 @@ class ProtocolServer(ABC, Generic[C, S]):
         self.counters.count(self.counters.refused, foreign.reason)
 
     def _connect(self) -> Connection:
+        return self.watched(self.make())
+
+    def make(self) -> C:
+        """Return a new connection, which nobody watches."""
         self._accepted_count += 1
         cell = self._services.runtime.spawn_as(self._role, self._accepted_count)
         connection: C = cell.behaviour
         return connection
+
+    def watched(self, connection: C) -> Connection:
+        """Return what stands for a new connection, so that it is watched from the first byte on."""
+        return Opening(connection, self.watchers) if self.watchers else connection

@@ -31,12 +31,14 @@ from sluicegate.protocols.amqp.codec.performatives import (
 )
 from sluicegate.protocols.amqp.codec.sections import APPLICATION_PROPERTIES, DATA, HEADER, PROPERTIES, SEQUENCE, VALUE
 from sluicegate.protocols.amqp.codec.termini import COORDINATOR, SOURCE, TARGET
+from sluicegate.protocols.amqp.engine.handshake import AMQP_HEADER
 from sluicegate.protocols.amqp.limits import FRAME_HEAD_BYTES
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError, LocalMisuse
 from sluicegate.protocols.amqp.types.values import AmqpArray, AmqpMap, AmqpValue, Described, Scalar, Symbol
 
+PROTOCOL: Final = AMQP_HEADER[:4]  # what a protocol header begins with (2.2)
 SASL_NAMES: Final = {
     MECHANISMS: "sasl-mechanisms",
     INIT: "sasl-init",
@@ -99,7 +101,7 @@ class AmqpFrames:
     """The frames of one direction of a connection."""
 
     def __init__(self) -> None:
-        self._cutter = FrameCutter(0)
+        self._cutter = FrameCutter(0, header=PROTOCOL, header_bytes=len(AMQP_HEADER))
         self._continued: set[tuple[int, Value]] = set()  # channels and handles of which a delivery is under way
 
     def read(self, data: bytes) -> list[tuple[PacketWords, int]]:
@@ -116,6 +118,10 @@ class AmqpFrames:
         return found
 
     def _read(self, frame: bytes, found: PacketWords) -> None:
+        if frame.startswith(PROTOCOL):
+            found.kind = "protocol header"
+            found.fields |= {"protocol_id": frame[4], "version": ".".join(map(str, frame[5:]))}
+            return
         if len(frame) < FRAME_HEAD_BYTES:
             raise DecodeError(f"a frame of {len(frame)} bytes")
         at, channel = 4 * frame[4], frame[6] << 8 | frame[7]

@@ -18,8 +18,9 @@ from sluicegate.protocols.flow.codec.compression import inflated_head
 from sluicegate.protocols.flow.codec.frames.deliver import read_deliver
 from sluicegate.protocols.flow.codec.frames.publish import GUARANTEED, read_pub_ack, read_publish
 from sluicegate.protocols.flow.codec.frames.settle import Credit, Settle, Settled, read_settle_frame
-from sluicegate.protocols.flow.codec.limits import HEAD_BYTES
+from sluicegate.protocols.flow.codec.limits import HEAD_BYTES, PREFACE_BYTES
 
+MAGIC: Final = frames.PREFACE[:4]  # what a preface begins with
 UNCOUNTED_BYTES: Final = 4  # of a frame: its length
 OF_SETTLING: Final = (frames.CREDIT, frames.SETTLE, frames.SETTLED, frames.PING, frames.PONG)
 CODE_BYTES: Final = 2
@@ -91,7 +92,7 @@ class FlowFrames:
     """The frames of one direction of a connection."""
 
     def __init__(self) -> None:
-        self._cutter = FrameCutter(UNCOUNTED_BYTES)
+        self._cutter = FrameCutter(UNCOUNTED_BYTES, header=MAGIC, header_bytes=PREFACE_BYTES)
 
     def read(self, data: bytes) -> list[tuple[PacketWords, int]]:
         """Return the frames that are known by now."""
@@ -100,6 +101,8 @@ class FlowFrames:
 
 def _words(data: bytes, size: int) -> PacketWords:
     """Return a frame in words; what cannot be read is said to be so."""
+    if data.startswith(MAGIC):
+        return PacketWords("preface", {"version": f"{data[4]}.{data[5]}"})
     kind = data[UNCOUNTED_BYTES] if len(data) > UNCOUNTED_BYTES else 0
     found = PacketWords(frames.NAMES.get(kind, f"type {kind:#04x}"))
     try:

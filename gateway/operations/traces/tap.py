@@ -139,6 +139,10 @@ class Tap:
         """Return what the stream has buffered."""
         return self._stream.buffered_bytes()
 
+    def direct(self) -> ByteTransport:
+        """Return the stream behind it."""
+        return self._stream.direct()
+
     def hand_over(self, connection: Connection) -> None:
         """Leave the stream to another connection."""
         self._stream.hand_over(connection)

@@ -88,9 +88,14 @@ class FrameCutter:
     It keeps no more than the first `BODY_BYTES_MAX` bytes of one.
     """
 
-    def __init__(self, uncounted_bytes: int) -> None:
-        """`uncounted_bytes` of each frame are not in its length."""
+    def __init__(self, uncounted_bytes: int, *, header: bytes = b"", header_bytes: int = 0) -> None:
+        """`uncounted_bytes` of each frame are not in its length.
+
+        What begins with `header`, which is the length of no frame, has `header_bytes`, and is returned like a frame.
+        """
         self._uncounted_bytes = uncounted_bytes
+        self._header = header
+        self._header_bytes = header_bytes
         self._rest = bytearray()
         self._to_skip = 0  # bytes of a frame whose beginning is cut off already
 
@@ -101,7 +106,10 @@ class FrameCutter:
         self._to_skip -= skipped
         self._rest += data[skipped:]
         while len(self._rest) >= LENGTH_BYTES:
-            size = self._uncounted_bytes + int.from_bytes(self._rest[:LENGTH_BYTES], "big")
+            if self._header and self._rest.startswith(self._header):
+                size = self._header_bytes
+            else:
+                size = self._uncounted_bytes + int.from_bytes(self._rest[:LENGTH_BYTES], "big")
             if len(self._rest) < min(size, BODY_BYTES_MAX):
                 break
             kept = max(LENGTH_BYTES, min(size, len(self._rest)))

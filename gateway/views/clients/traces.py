@@ -12,6 +12,7 @@ class TracedPacket:
     """One packet or frame; or the beginning or the end of a connection."""
 
     time_ms: int  # wall clock
+    client: str  # its name
     address: str  # host and port of the client's end of the connection
     direction: Direction  # as the broker sees it
     kind: str  # as the standard calls it; of a connection: begun or ended

@@ -13,7 +13,14 @@ from typing import Final, cast, final
 
 from mypy_extensions import i32
 
-from sluicegate.protocols.transport.interface import Connection, ConnectionFactory, PeerInfo, PeerRecord, ReadTarget
+from sluicegate.protocols.transport.interface import (
+    ByteTransport,
+    Connection,
+    ConnectionFactory,
+    PeerInfo,
+    PeerRecord,
+    ReadTarget,
+)
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import SocketSelector, report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
@@ -146,6 +153,10 @@ class TcpStream(TcpTransport):
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
         return self._unsent_bytes
+
+    def direct(self) -> ByteTransport:
+        """Return the stream."""
+        return self
 
     def hand_over(self, connection: Connection) -> None:
         """Have another connection go on."""
@@ -350,6 +361,10 @@ class Stream:
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
         return self._transport.get_write_buffer_size()
+
+    def direct(self) -> ByteTransport:
+        """Return the stream."""
+        return self
 
     def hand_over(self, connection: Connection) -> None:
         """Have another connection go on."""

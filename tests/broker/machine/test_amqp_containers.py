@@ -1,6 +1,7 @@
 """AMQP clients of two brokers of one machine: each is served at the home of its container, whoever accepts it."""
 
 import ssl
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types import errors as conditions
 from support.amqp.client import AMQP_HEADER, AmqpClient
 from support.amqp.received import Ended
+from support.broker.client_traces import following
 from support.broker.linked_brokers import until
 from support.broker.machine_brokers import MachineBrokers
 from support.network.certificates import Certificates
@@ -108,6 +110,22 @@ async def test_who_the_client_is_goes_with_it(machine: MachineBrokers) -> None:
     assert machine[1].node.amqp.forwarding is not None
     assert machine[1].node.amqp.forwarding.passed_count == 1
     await client.close()
+
+
+async def test_a_client_whose_username_is_traced_is_passed_on_and_followed_at_its_home(machine: MachineBrokers) -> None:
+    """What follows the connection until it is known whose it is, is not in the way of its socket."""
+    async with AsyncExitStack() as stack:
+        one, two = [await stack.enter_async_context(following(each, "ada")) for each in machine.all]
+        client = await AmqpClient.open(machine[1].amqp_port, container_at(2), account=("ada", "secret"))
+        await client.round_trip()
+        await two.until_kind("flow")
+        await client.close()
+        await two.until_kind("ended")
+    assert machine[1].node.amqp.forwarding is not None
+    assert machine[1].node.amqp.forwarding.passed_count == 1
+    assert one.packets == []
+    assert two.kinds()[:3] == ["begun", "open", "begin"]
+    assert {each.client for each in two.packets} == {container_at(2)}
 
 
 async def test_a_client_in_tls_is_relayed(machine: MachineBrokers, certificates: Certificates) -> None:

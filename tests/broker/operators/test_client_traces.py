@@ -12,8 +12,9 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.operations.traces.amqp_frames import AmqpFrames
 from sluicegate.gateway.operations.traces.flow_frames import FlowFrames
+from sluicegate.gateway.operations.traces.followed import traced_packet
 from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
-from sluicegate.gateway.operations.traces.traces import KEPT_MAX, traced_packet
+from sluicegate.gateway.operations.traces.traces import KEPT_MAX
 from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, CUT, ENTRIES_MAX, TEXT_CHARS_MAX, PacketWords
 from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound
@@ -109,8 +110,8 @@ async def test_a_client_that_connects_again_is_followed(broker: RunningBroker) -
     trace = await following(broker, "lamp")
     await client.vanish()
     assert (await anext(trace)).kind == "ended"
-    again = await broker.connect("lamp")
-    assert (await anext(trace)).kind == "begun"
+    again = await broker.connect("lamp", 5)
+    assert [each.kind for each in await packets(trace, 3)] == ["begun", "CONNECT", "CONNACK"]
     await again.publish("a")
     assert (await anext(trace)).kind == "PUBLISH"
 
@@ -273,7 +274,7 @@ def test_of_a_large_frame_the_beginning_is_read_and_the_next_one_is_found() -> N
 def only(reader: AmqpFrames | FlowFrames, data: bytes) -> TracedPacket:
     """Return what a trace keeps of the one frame in `data`, as its reader gets it."""
     ((words, size),) = reader.read(data)
-    packet = traced_packet(words, size, direction="received", address="client", time_ms=1)
+    packet = traced_packet(words, size, client="lamp", direction="received", address="client", time_ms=1)
     assert PACKET.validate_json(PACKET.dump_json(packet)) == packet
     return packet
 
@@ -292,12 +293,12 @@ def test_what_is_kept_of_a_packet_is_bounded_and_says_so() -> None:
         ("not_shown", "3 more"),
     )
     mqtt_packet = PacketReader(4).words(0x82, b"\0\1" + b"\0\4abcd\0" + (b"\0\1a\0" * 1000))
-    packet = traced_packet(mqtt_packet, 1, direction="received", address="client", time_ms=1)
+    packet = traced_packet(mqtt_packet, 1, client="lamp", direction="received", address="client", time_ms=1)
     assert len(packet.fields) == ENTRIES_MAX + 1
     assert packet.fields["filter_1"] == "abcd"
     assert packet.fields["not_shown"] == f"{1 + 2 * 1001 - ENTRIES_MAX} more"
     refused = PacketWords("detach", reason="q" * 20_000)
-    packet = traced_packet(refused, 1, direction="received", address="client", time_ms=1)
+    packet = traced_packet(refused, 1, client="lamp", direction="received", address="client", time_ms=1)
     assert packet.reason == "q" * TEXT_CHARS_MAX + CUT
 
 

@@ -139,7 +139,7 @@ async def until_pushed(web: WebServer) -> None:
 
 
 # Answers without an end. tests/broker/operators/test_client_traces.py looks at passwords in what they tell.
-ENDLESS = frozenset({"/clients/{name}/trace", "/watch"})
+ENDLESS = frozenset({"/clients/{name}/trace", "/trace", "/watch"})
 
 
 async def answers(admin: httpx.AsyncClient) -> str:

@@ -1,6 +1,6 @@
 """A socket whose peer reads nothing."""
 
-from sluicegate.protocols.transport.interface import Connection, ReadTarget
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, ReadTarget
 
 
 class FullSocket:
@@ -17,6 +17,9 @@ class FullSocket:
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def read_into(self, target: ReadTarget) -> None: ...
+    def direct(self) -> ByteTransport:
+        return self
+
     def hand_over(self, connection: Connection) -> None: ...
 
     def buffered_bytes(self) -> int:

@@ -37,6 +37,7 @@ class MemoryClients:
     retained: dict[str, RetainedContentView] = field(default_factory=dict)  # by topic
     listeners: Sequence[ListenerView] = ()
     packets: Sequence[TracedPacket] = ()  # of whichever client is traced
+    traced_username: str | None = None  # that was traced last
     published: list[OperatorMessage] = field(default_factory=list)
     watched: Sequence[WatchedMessageView] = ()  # what comes on any topic
 
@@ -77,6 +78,13 @@ class MemoryClients:
 
     async def trace_client(self, name: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
         await self.show_client(name)
+        return self._traced(payload_bytes)
+
+    async def trace_username(self, username: str, payload_bytes: int) -> AsyncIterator[TracedPacket]:
+        self.traced_username = username
+        return self._traced(payload_bytes)
+
+    def _traced(self, payload_bytes: int) -> AsyncIterator[TracedPacket]:
         packets = self.packets
 
         async def one_by_one() -> AsyncIterator[TracedPacket]:

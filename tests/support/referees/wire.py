@@ -121,6 +121,9 @@ class _JudgedConnection:
     def buffered_bytes(self) -> int:
         return self._transport.buffered_bytes()
 
+    def direct(self) -> ByteTransport:
+        return self._transport.direct()
+
     def hand_over(self, connection: Connection) -> None:
         self._connection = connection
 

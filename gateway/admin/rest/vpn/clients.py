@@ -1,5 +1,6 @@
 """Operations on connected clients and subscriptions, and explanations of routing and waiting messages."""
 
+from collections.abc import AsyncIterator
 from typing import Final
 
 from starlette.requests import Request
@@ -104,12 +105,41 @@ PAYLOAD_PARAMETER: Final = Parameter("payload", "bytes of each payload to show",
 async def trace_client(node: NodeInterface, request: Request) -> Response:
     """Follow the packets, frames or HTTP messages of one client, live, both ways, also on later connections."""
     payload_bytes = whole_number(request, PAYLOAD_PARAMETER) or 0
-    if request.method == "HEAD":  # the body of a GET would be endless; HEAD has none
-        await node.show_client(path_name(request))  # nothing begins that nobody would end
-        answer = Response(media_type=EVENTS_TYPE)
-        del answer.headers["content-length"]
-        return answer
-    traced = await node.trace_client(path_name(request), payload_bytes)
+    if request.method == "HEAD":
+        await node.show_client(path_name(request))
+        return _head_of_events()
+    return _events(await node.trace_client(path_name(request), payload_bytes))
+
+
+USERNAME_PARAMETER: Final = TextParameter(
+    "client_username", "username; default: clients that were admitted without one", 255
+)
+
+
+@CLIENTS.operation(
+    "GET",
+    "/trace",
+    Answer(200, "An event for each packet; its data is a TracedPacket", media_type=EVENTS_TYPE),
+    INVALID_PARAMETER,
+    parameters=(USERNAME_PARAMETER, PAYLOAD_PARAMETER),
+    level=AccessLevel.READ_WRITE,
+)
+async def trace_username(node: NodeInterface, request: Request) -> Response:
+    """Follow all clients that are admitted under a username, on any protocol, live, connected now or later."""
+    username, payload_bytes = text(request, USERNAME_PARAMETER) or "", whole_number(request, PAYLOAD_PARAMETER) or 0
+    if request.method == "HEAD":
+        return _head_of_events()
+    return _events(await node.trace_username(username, payload_bytes))
+
+
+def _head_of_events() -> Response:
+    """Return the answer to HEAD: the body of a GET would be endless, so nothing begins that nobody would end."""
+    answer = Response(media_type=EVENTS_TYPE)
+    del answer.headers["content-length"]
+    return answer
+
+
+def _events(traced: AsyncIterator[TracedPacket]) -> Response:
     events = (b"data: " + adapter(TracedPacket).dump_json(packet) + b"\n\n" async for packet in traced)
     return StreamingResponse(events, media_type=EVENTS_TYPE)
 

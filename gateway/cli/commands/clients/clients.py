@@ -180,7 +180,11 @@ def disconnect(
 
 @app.command("trace")
 def trace(
-    name: NameArgument,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the client.")] = None,
+    username: Annotated[
+        str | None,
+        typer.Option("--username", metavar="NAME", help="Instead of a client, all of a user; '': those without one."),
+    ] = None,
     payload: Annotated[
         int, typer.Option("--payload", min=0, max=PAYLOAD_BYTES_MAX, help="Bytes of each payload to print.")
     ] = 0,
@@ -191,14 +195,21 @@ def trace(
     """Print the packets, frames or HTTP messages of a client as they pass, until Ctrl-C is pressed.
 
     With --json, one object per line. `in` is from the client, `out` to it. Passwords are never shown.
+
+    With --username, each line names its client, and connections that begin later are followed, too.
     """
+    if (name is None) == (username is None):
+        raise typer.BadParameter("give the name of a client, or --username")
+    gateway = AdminClient(url, vpn)
+    packets = gateway.trace_client(name, payload) if name else gateway.trace_username(username or "", payload)
     console = Console(soft_wrap=True, highlight=False)
     try:
-        for packet in AdminClient(url, vpn).trace_client(name, payload):
+        for packet in packets:
             if as_json:
                 print_json(packet)
             else:
-                console.print(printable(_packet_line(packet)), markup=False)
+                client = "" if username is None else f"{packet.client} "
+                console.print(printable(_packet_line(packet, client)), markup=False)
     except KeyboardInterrupt:
         return
 
@@ -206,9 +217,9 @@ def trace(
 DIRECTIONS: Final = {"received": "in ", "sent": "out", "connection": "---"}
 
 
-def _packet_line(packet: TracedPacket) -> str:
+def _packet_line(packet: TracedPacket, client: str) -> str:
     moment = datetime.fromtimestamp(packet.time_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    parts = [moment, DIRECTIONS[packet.direction], f"{packet.kind:<11}"]
+    parts = [moment, client + DIRECTIONS[packet.direction], f"{packet.kind:<11}"]
     if packet.left_out_count:
         parts.insert(1, f"({packet.left_out_count} left out)")
     if packet.direction == "connection":
@@ -236,7 +247,7 @@ def subscriptions(
     name: NameArgument,
     pattern: Annotated[
         str | None,
-        typer.Argument(metavar="[PATTERN]", help="Subscription; * stands for any characters, ? for one. Default: all."),
+        typer.Argument(metavar="PATTERN", help="Subscription; * stands for any characters, ? for one. Default: all."),
     ] = None,
     after: AfterOption = 0,
     limit: Annotated[

@@ -111,6 +111,8 @@ def test_head_of_what_is_endless_begins_nothing(
 
     monkeypatch.setattr(MemoryNode, "follow_queue", begun)
     monkeypatch.setattr(MemoryNode, "trace_client", begun)
+    monkeypatch.setattr(MemoryNode, "trace_username", begun)
     assert queues.ask("HEAD", "/queues/q/messages?follow=1").status == 200
     assert queues.ask("HEAD", "/queues/none/messages?follow=1").status == 404
     assert queues.ask("HEAD", "/clients/none/trace").status == 404
+    assert queues.ask("HEAD", "/trace?client_username=ada").status == 200

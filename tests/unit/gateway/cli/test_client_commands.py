@@ -137,6 +137,7 @@ def test_packets_of_a_client_are_printed_line_by_line(shell: Shell, node: Memory
     node.clients = [ANN]
     sent = TracedPacket(
         time_ms=1_700_000_000_120,
+        client="sensor-1",
         address="127.0.0.1:5",
         direction="received",
         kind="PUBLISH",
@@ -160,6 +161,27 @@ def test_packets_of_a_client_are_printed_line_by_line(shell: Shell, node: Memory
     assert "payload" not in shell.run("client", "trace", "sensor-1")
     assert json.loads(shell.run("client", "trace", "sensor-1", "--json").splitlines()[1])["reason_code"] == 0x87
     assert "there is no client" in shell.run("client", "trace", "other", expect=FAILED)
+
+
+def test_a_trace_of_a_user_names_the_client_on_each_line(shell: Shell, node: MemoryNode) -> None:
+    node.packets = [
+        TracedPacket(
+            time_ms=1_700_000_000_120,
+            client="#http/edge/17",
+            address="127.0.0.1:5",
+            direction="received",
+            kind="request",
+            size_bytes=31,
+            fields={"method": "POST"},
+        )
+    ]
+    line = shell.run("client", "trace", "--username", "ada").rstrip()
+    assert line == "22:13:20.120 #http/edge/17 in  request     31 B method='POST'"
+    assert node.traced_username == "ada"
+    shell.run("client", "trace", "--username", "")
+    assert node.traced_username == ""
+    for wrong in ((), ("sensor-1", "--username", "ada")):
+        assert "give the name of a client, or --username" in shell.run("client", "trace", *wrong, expect=USAGE)
 
 
 def test_a_client_is_disconnected(shell: Shell, node: MemoryNode) -> None:

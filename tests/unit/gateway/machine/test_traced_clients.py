@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sluicegate.gateway.machine.channel import Unanswered
-from sluicegate.gateway.machine.messages import FOLLOW
+from sluicegate.gateway.machine.messages import END, FOLLOW
 from sluicegate.gateway.machine.operations.clients import ClientOperations
 from sluicegate.gateway.machine.operations.rules import BrokerAway
 from sluicegate.gateway.views.errors import ClientNotFound, Refused
@@ -30,6 +30,50 @@ class Broker(ScriptedBroker):
 
 def machine_of(*answers: int | Exception) -> ScriptedMachine:
     return ScriptedMachine([Broker(each) for each in answers])
+
+
+class Counting(ScriptedBroker):
+    """One whose trace has the packets 1 and 2, and then goes on without any, or ends."""
+
+    def __init__(self, name: str, *, ends: bool) -> None:
+        super().__init__(name)
+        self.was_ended = False
+        self._ends = ends
+        self._batches = [[f"{name}1"], [f"{name}2"]]
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        if verb == FOLLOW:
+            return 7
+        if verb == END:
+            self.was_ended = True
+            return None
+        if self._batches:
+            return self._batches.pop(0)
+        if not self._ends:
+            await asyncio.get_running_loop().create_future()
+        return []
+
+
+def test_a_username_is_traced_at_every_broker_that_runs() -> None:
+    async def scenario() -> None:
+        away = Broker(Unanswered())
+        brokers = [Counting("a", ends=True), away, Counting("b", ends=False)]
+        packets = await ClientOperations(ScriptedMachine(brokers), "default").trace_username("ada", 0)
+        found: list[Any] = [await anext(packets) for _ in range(4)]
+        assert [each for each in found if each.startswith("a")] == ["a1", "a2"]
+        assert [each for each in found if each.startswith("b")] == ["b1", "b2"]
+        await packets.aclose()  # type: ignore[attr-defined]  # it is a generator
+        assert [each.was_ended for each in brokers if isinstance(each, Counting)] == [True, True]
+
+    asyncio.run(scenario())
+
+
+def test_a_username_cannot_be_traced_while_no_broker_answers() -> None:
+    async def scenario() -> None:
+        with pytest.raises(BrokerAway):
+            await ClientOperations(machine_of(Unanswered()), "default").trace_username("ada", 0)
+
+    asyncio.run(scenario())
 
 
 MISSING = ClientNotFound("sensor")

@@ -14,7 +14,7 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from sluicegate.protocols.transport.deadlines import Deadlines
-from sluicegate.protocols.transport.interface import Connection, PeerRecord, ReadTarget
+from sluicegate.protocols.transport.interface import ByteTransport, Connection, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import OriginRefusal
 from sluicegate.protocols.transport.websocket import (
@@ -66,6 +66,9 @@ class PretendStream:
 
     def buffered_bytes(self) -> int:
         return self.waiting_bytes
+
+    def direct(self) -> ByteTransport:
+        return self
 
     def hand_over(self, connection: Connection) -> None:
         pass

@@ -5,6 +5,7 @@ import { h } from "../../widgets/elements.js";
 import { ROWS_MAX, anywhere, listing } from "../../widgets/listing.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count, duration, protocolName } from "../../widgets/words.js";
+import { ClientTrace } from "./trace.js";
 
 export const CLIENTS = "clients";
 
@@ -50,5 +51,14 @@ export function open(place, _, head) {
       return { rows: found.clients, total: found.total_count };
     },
   });
-  return { refresh };
+  const username = h("input", { placeholder: "empty: without one", "aria-label": "Username to follow" });
+  const trace = new ClientTrace({
+    title: "Packets of a user",
+    starts: "Follow a user's packets",
+    tools: [h("label", {}, "Username ", username)],
+    ofSeveral: true,
+    asks: () => ({ path: "trace", query: username.value ? { client_username: username.value } : {} }),
+  });
+  place.append(trace.element);
+  return { refresh, close: () => trace.stop() };
 }

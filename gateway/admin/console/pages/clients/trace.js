@@ -1,4 +1,4 @@
-// What one client and the gateway say to each other, packet by packet, as long as the page is open and follows it.
+// What clients and the gateway say to each other, packet by packet, as long as the page is open and follows them.
 
 import { events } from "../../api/admin.js";
 import { actionButton, refusal } from "../../widgets/access.js";
@@ -6,29 +6,35 @@ import { notice } from "../../widgets/dialogs.js";
 import { h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count, counted, moment, size } from "../../widgets/words.js";
-import { CLIENTS } from "./clients.js";
 
 const SHOWN_MAX = 500; // packets that are kept, newest first
 const PAYLOADS = [0, 100, 1000, 4096]; // bytes of each
 const DIRECTIONS = { received: "in", sent: "out", connection: "–" };
 
 export class ClientTrace {
-  #name;
+  #asks;
+  #starts;
   #packets = []; // newest first
   #reading = null; // AbortController of the answer that is read
   #number = 0;
   #leftOut = 0;
   #drawing = false;
 
-  constructor(name) {
-    this.#name = name;
-    this.starts = actionButton("Follow its packets", () => this.toggle());
+  /**
+   * `asks` returns the path of what is followed, and its query. `starts` is the name of the button, `tools` stand beside it.
+   * With `ofSeveral` each packet says which client's it is.
+   */
+  constructor({ asks, title = "Packets", starts = "Follow its packets", tools = [], ofSeveral = false }) {
+    this.#asks = asks;
+    this.#starts = starts;
+    this.starts = actionButton(starts, () => this.toggle());
     this.payload = h("select", {}, PAYLOADS.map((each) => h("option", { value: each }, each ? `up to ${count(each)} B` : "not shown")));
     this.state = h("span", { class: "quiet", role: "status" }, "not followed");
     this.table = new LiveTable({
       label: "Packets",
       columns: [
         { title: "Time", value: (each) => moment(each.time_ms).slice(11) },
+        ...(ofSeveral ? [{ title: "Client", value: (each) => each.client, wide: true }] : []),
         { title: "Way", value: (each) => DIRECTIONS[each.direction] },
         { title: "Packet", value: (each) => each.kind },
         { title: "Size", value: (each) => each.size_bytes, cell: (each) => (each.size_bytes ? size(each.size_bytes) : "–"), numeric: true, wide: true },
@@ -42,8 +48,8 @@ export class ClientTrace {
     this.element = h(
       "section",
       {},
-      h("h2", {}, "Packets"),
-      h("div", { class: "bar-of-tools" }, this.starts, h("label", {}, "Payloads ", this.payload), clear),
+      h("h2", {}, title),
+      h("div", { class: "bar-of-tools" }, this.starts, ...tools, h("label", {}, "Payloads ", this.payload), clear),
       h("p", {}, this.state),
       this.table.element,
     );
@@ -66,8 +72,8 @@ export class ClientTrace {
     this.#reading = reading;
     this.#draw();
     try {
-      const path = `${CLIENTS}/${encodeURIComponent(this.#name)}/trace`;
-      for await (const packet of events(path, { payload: this.payload.value }, reading.signal)) this.#take(packet);
+      const { path, query } = this.#asks();
+      for await (const packet of events(path, { ...query, payload: this.payload.value }, reading.signal)) this.#take(packet);
     } catch (problem) {
       if (problem.name === "AbortError" || this.#reading !== reading) return undefined;
       this.stop();
@@ -96,7 +102,7 @@ export class ClientTrace {
   }
 
   #draw() {
-    setText(this.starts, this.#reading ? "Stop" : "Follow its packets");
+    setText(this.starts, this.#reading ? "Stop" : this.#starts);
     const parts = [this.#reading ? "followed" : "not followed"];
     if (this.#packets.length) parts.push(counted(this.#packets.length, "packet"));
     if (this.#leftOut) parts.push(`${count(this.#leftOut)} left out: they came too fast`);
