@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+import io
 import os
 import signal
 import sys
@@ -37,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Process 1, as in a container, ignores signals without a handler. With one, SIGTERM unwinds the command as Ctrl-C
     # does: the terminal is restored and temporary queues are deleted.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
+    # A locale may lack characters of a name: they are written as \uXXXX, as Python does in standard error.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(None if arguments is None else list(arguments))
     except KeyboardInterrupt:

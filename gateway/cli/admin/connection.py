@@ -30,7 +30,8 @@ TIMEOUT_S: Final = 35.0  # longer than the node's own timeout for a stuck operat
 PATIENCE_S: Final = 5.0
 PROBE_S: Final = 5.0
 PROBE_PATH: Final = "/health/live"  # needs no account, and is answered while operations are being carried out
-EVENT_DATA: Final = b"data: "  # a line of text/event-stream
+EVENTS_TYPE: Final = "text/event-stream"
+EVENT_DATA: Final = b"data: "  # a line of it
 AUTHORIZATION: Final = "Authorization"
 
 
@@ -90,6 +91,8 @@ class AdminPort:
     def events(self, path: str) -> Iterator[object]:
         """Yield the JSON documents of an event stream as they arrive, until the gateway ends it."""
         with self._open("GET", path, None, timeout_s=None) as lines:
+            if lines.headers.get_content_type() != EVENTS_TYPE:
+                raise self._no_admin_port()
             for line in lines:
                 if line.startswith(EVENT_DATA):
                     yield self._parsed(line.removeprefix(EVENT_DATA))
@@ -161,9 +164,12 @@ class AdminPort:
         try:
             value: object = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            text = f"the server at {self._url} is not a Sluicegate admin port"
-            raise CommandFailed(text, exit_code=UNREACHABLE, advice=ADDRESS_ADVICE) from None
+            raise self._no_admin_port() from None
         return value
+
+    def _no_admin_port(self, why: str = "") -> CommandFailed:
+        text = f"the server at {self._url} is not a Sluicegate admin port{why}"
+        return CommandFailed(text, exit_code=UNREACHABLE, advice=ADDRESS_ADVICE)
 
     def _refused(self, error: urllib.error.HTTPError, *, is_stranger: bool) -> CommandFailed:
         """Return the problem that the gateway reported, or that the answer is not a gateway's."""
@@ -177,6 +183,8 @@ class AdminPort:
         except (orjson.JSONDecodeError, OSError, http.client.HTTPException):
             problem = None
         if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
+            if error.code == http.HTTPStatus.METHOD_NOT_ALLOWED:  # the port of publishers, for example
+                return self._no_admin_port(f", or one of another release: {problem['detail']}")
             return RequestRefused(str(problem["detail"]), advice=advice, members=problem)
         text = f"{self._url} answered {error.code} {error.reason!r:.80}, which is not an answer of a gateway"
         return CommandFailed(text, advice=advice or ADDRESS_ADVICE)

@@ -18,8 +18,11 @@ AfterOption = Annotated[int, typer.Option("--after", min=0, help="Number of rows
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line and flush it. Views have the same form as in the admin API."""
-    typer.echo(as_json_text(value))
+    """Print one JSON document on one line and flush it. Views have the same form as in the admin API.
+
+    It is UTF-8 whatever the locale is (RFC 8259, 8.1).
+    """
+    typer.echo(as_json_text(value).encode())
 
 
 def as_json_text(value: object) -> str:

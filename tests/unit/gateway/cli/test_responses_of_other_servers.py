@@ -56,6 +56,20 @@ def test_a_page_of_another_server_is_no_answer_of_a_gateway(answering: Answering
     assert ANOTHER_ADDRESS in told
 
 
+@pytest.mark.parametrize("command", [("client", "trace", "lamp"), ("client", "trace", "--username", "ada")])
+def test_a_page_of_another_server_is_no_trace_of_a_client(answering: Answering, command: tuple[str, ...]) -> None:
+    shell = answering(http(b"<html>hello</html>"))
+    assert f"the server at {shell.url} is not a Sluicegate admin port" in shell.run(*command, expect=UNREACHABLE)
+
+
+def test_the_port_for_publishers_is_told_from_the_admin_port(answering: Answering) -> None:
+    """It answers so to a GET of a path that it does not know."""
+    body = b'{"status": 405, "detail": "GET is not allowed here; allowed: OPTIONS, POST"}'
+    told = answering(http(body, "405 Method Not Allowed")).run("queue", "list", expect=UNREACHABLE)
+    assert "is not a Sluicegate admin port, or one of another release: GET is not allowed here" in told
+    assert ANOTHER_ADDRESS in told
+
+
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}"])
 def test_an_error_of_another_server_is_reported_with_its_address(answering: Answering, body: bytes) -> None:
     shell = answering(http(body, "404 Not \x1b[31m Found"))
