@@ -190,13 +190,13 @@ clean: ## remove everything made here, but not ./data
 
 # pip says nothing while it works, or everything.
 define pip-install
-	@echo "Installing $$(grep -c . $(2)) packages from PyPI that $(1), and what these need: a minute or two ..."
+	@echo "Installing the $$(grep -c . $(2)) packages that $(1), and their dependencies, from PyPI: a minute or two ..."
 	$(TIMED) environment $(PIP) install --quiet --requirement $(2)
 	@touch $@
 endef
 
 $(STAMPS)/venv:
-	@echo "Making $(VENV), an environment of Python: half a minute ..."
+	@echo "Making $(VENV), a Python environment: half a minute ..."
 	$(TIMED) environment env PYTHON=$(PYTHON) scripts/make-venv $(VENV)
 	@mkdir -p $(STAMPS)
 	@touch $@

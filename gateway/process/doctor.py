@@ -24,6 +24,7 @@ from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_no
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.vpn_rows import is_being_deleted
 from sluicegate.storage.environment.environment import disk_free_bytes
+from sluicegate.storage.environment.file_kinds import is_folder, is_there
 from sluicegate.storage.environment.file_rights import describe_rights, open_to_others
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import StorageError
@@ -142,12 +143,12 @@ def _examine_data(
 ) -> None:
     """Check the data folder. Raises OSError if it cannot be read."""
     folder = config.data.path
-    if not folder.exists():
+    if not is_there(folder):
         examination.looked_at["spool"] = "none; the first start creates one"
         _examine_parent(examination, folder)
         return
     _examine_folder(examination, config)
-    if not (folder / DATA_FILE).exists():
+    if not is_there(folder / DATA_FILE):
         examination.looked_at["spool"] = "none; the first start creates one"
         return
     with claimed(folder) as holder:
@@ -159,18 +160,18 @@ def _examine_data(
 
 
 def _examine_parent(examination: Examination, folder: Path) -> None:
-    there = next(parent for parent in folder.absolute().parents if parent.exists())
+    there = next(parent for parent in folder.absolute().parents if is_there(parent))
     if not os.access(there, os.W_OK | os.X_OK):
         examination.error("data.path", f"{folder} does not exist, and {there} is not writable")
 
 
 def _examine_folder(examination: Examination, config: Config) -> None:
     folder = config.data.path
-    if not folder.is_dir():
+    if not is_folder(folder):
         examination.error("data.path", f"{folder} is not a folder")
         return
     for path in (folder, *(folder / name for name in (DATA_FILE, LOCK_FILE))):
-        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        if is_there(path) and not os.access(path, os.R_OK | os.W_OK):
             examination.error(str(path), "this user cannot read and write it")
     rights = open_to_others(folder, SPOOL_FILES)
     if rights:
@@ -189,7 +190,7 @@ def _examine_folder(examination: Examination, config: Config) -> None:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+    return path.stat().st_size if is_there(path) else 0
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Reads archives of the job `archive`, as a table of a job's file names them: the whole archive, or a part of it."""
 
+import stat
 from pathlib import Path
 from typing import Annotated, Final, final
 
@@ -59,4 +60,7 @@ def check_continues(archive: ArchiveTable) -> None:
 
 
 def _is_table(archive: ArchiveTable) -> bool:
-    return (Path(archive.path) / DELTA_LOG).is_dir()
+    try:  # Path.is_dir says no to each error, from Python 3.14 on
+        return stat.S_ISDIR((Path(archive.path) / DELTA_LOG).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False

@@ -41,8 +41,12 @@ def last_progress(checkpoint: str) -> Progress | None:
     Reads folders of this host (or mounted there) only: a path, or a `file:` URL.
     """
     folder = _folder(checkpoint)
-    if not (folder / "metadata").exists():
+    try:  # Path.exists says no to each error, from Python 3.14 on
+        (folder / "metadata").stat()
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise CheckpointError(f"{checkpoint} cannot be read: {error.strerror}") from None
     query = query_id(checkpoint)
     numbers = [int(each.name) for each in (folder / "commits").glob("[0-9]*") if each.name.isdigit()]
     if not numbers:

@@ -22,6 +22,7 @@ from typing import Final
 import orjson
 import xxhash
 
+from sluicegate.storage.environment.file_kinds import is_file, is_folder
 from sluicegate.storage.environment.file_rights import FILE_MODE, make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupRefused, UnsupportedFormat
@@ -67,8 +68,8 @@ def read_note(folder: Path) -> BackupNote:
 
     Raises BackupRefused for a folder without a complete backup, UnsupportedFormat for a backup of another release.
     """
-    if not (folder / DATA_FILE).is_file() or not (folder / NOTE_FILE).is_file():
-        missing = DATA_FILE if (folder / NOTE_FILE).is_file() else NOTE_FILE
+    if not is_file(folder / DATA_FILE) or not is_file(folder / NOTE_FILE):
+        missing = DATA_FILE if is_file(folder / NOTE_FILE) else NOTE_FILE
         raise BackupRefused(f"{folder} is no backup, or not a whole one: it has no {missing}")
     with open(folder / NOTE_FILE, "rb") as file:
         note = decode_note(file.read(_NOTE_BYTES_MAX), str(folder / NOTE_FILE))
@@ -132,10 +133,10 @@ def remove_leftovers(folder: Path, place: Path = NO_PLACE) -> list[Path]:
     Raises OSError.
     """
     removed: list[Path] = []
-    if not folder.is_dir():
+    if not is_folder(folder):
         return removed
     for path in [each / place for each in sorted(folder.iterdir())]:
-        if path.is_symlink() or not path.is_dir() or not _is_leftover({each.name for each in path.iterdir()}):
+        if path.is_symlink() or not is_folder(path) or not _is_leftover({each.name for each in path.iterdir()}):
             continue
         descriptor = os.open(path / PARTIAL_FILE, os.O_RDWR | _OURS)
         try:
@@ -149,7 +150,7 @@ def remove_leftovers(folder: Path, place: Path = NO_PLACE) -> list[Path]:
 
 def is_taken(folder: Path) -> bool:
     """Return whether a folder has files other than the leftovers of a dead writer. Raises OSError."""
-    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    names = {path.name for path in folder.iterdir()} if is_folder(folder) else set()
     return bool(names) and not _is_leftover(names)
 
 

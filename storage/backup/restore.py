@@ -18,6 +18,7 @@ from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, checked_p
 from sluicegate.storage.catalog.copied_log import open_copy
 from sluicegate.storage.environment.databases import Databases
 from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders, translated
+from sluicegate.storage.environment.file_kinds import is_there
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from sluicegate.storage.environment.identity import write_clean, write_incarnation
@@ -54,7 +55,7 @@ def restore_pieces(
     """
     with translated(folder, needed_bytes=note.data_bytes):
         make_folder(folder)
-        had_lock_file = (folder / LOCK_FILE).exists()
+        had_lock_file = is_there(folder / LOCK_FILE)
         if not had_lock_file:
             check_empty(folder)
         lock = FolderLock(folder)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from sluicegate.storage.environment.file_kinds import is_there
+
 FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640
 
@@ -49,7 +51,7 @@ def open_to_others(folder: Path, names: Iterable[str]) -> list[OpenPath]:
     Another user may own the root of a volume and admit the broker by its group. There, only write permission counts: it
     allows replacing files, and the files' own permissions control reading.
     """
-    files = [(path, path.stat()) for path in map(folder.joinpath, names) if path.exists()]
+    files = [(path, path.stat()) for path in map(folder.joinpath, names) if is_there(path)]
     status = folder.stat()
     user = files[0][1].st_uid if files else os.geteuid()
     bits = _WIDER if status.st_uid == user else stat.S_IWOTH

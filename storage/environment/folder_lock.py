@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Final, final
 
+from sluicegate.storage.environment.file_kinds import is_there
 from sluicegate.storage.environment.file_rights import FILE_MODE
 from sluicegate.storage.errors import FolderInUse, StoreDamaged, StoreFailed
 
@@ -47,7 +48,7 @@ class FolderLock:
 
     def lock_data(self) -> None:
         """Lock the data file too, if it is there and is not locked yet. Raises FolderInUse."""
-        if self._data_descriptor < 0 and (self._folder / DATA_FILE).exists():
+        if self._data_descriptor < 0 and is_there(self._folder / DATA_FILE):
             self._data_descriptor = _locked(self._folder, os.open(self._folder / DATA_FILE, os.O_RDWR | os.O_CLOEXEC))
 
     def check_data(self) -> None:

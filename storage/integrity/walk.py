@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 from sluicegate.storage.environment.environment import READERS_FILE
+from sluicegate.storage.environment.file_kinds import is_file, is_there
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import SpoolMissing, StoreDamaged
 from sluicegate.storage.integrity.pages import (
@@ -319,16 +320,16 @@ def check_spool(folder: Path, *, was_held: bool) -> None:
     file that is no database, and OSError.
     """
     path = folder / DATA_FILE
-    names = [name for name in (DATA_FILE, READERS_FILE) if (folder / name).is_file()]
+    names = [name for name in (DATA_FILE, READERS_FILE) if is_file(folder / name)]
     if incarnation_in(folder / LOG_FOLDER) is not None:
         names.append(LOG_FOLDER)
     if was_held:
         names.append(LOCK_FILE)
-    if not path.exists():
+    if not is_there(path):
         if names:
             raise SpoolMissing(path, "is not there", names)
         return
-    if path.is_file() and path.stat().st_size == 0:
+    if is_file(path) and path.stat().st_size == 0:
         raise SpoolMissing(path, "is empty", names)
     with DataFile(path) as file:
         walk = TreeWalk(file, file.snapshots[0], looks_at_values=False)

@@ -33,6 +33,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
+from sluicegate.storage.environment.file_kinds import is_folder, is_there
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, UnsupportedFormat
 from sluicegate.storage.interface import LogEntry, LogGap
@@ -278,7 +279,7 @@ class Journal:
             self._free(gone)
         except OSError:
             with self._lock:
-                self._segments = [each for each in gone if each.path.exists()] + self._segments
+                self._segments = [each for each in gone if is_there(each.path)] + self._segments
             raise
 
     def _free(self, gone: list[Segment]) -> None:
@@ -380,7 +381,7 @@ class Journal:
         self._last_number = last
 
     def _find_segments(self) -> None:
-        names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
+        names = sorted(os.listdir(self.folder)) if is_folder(self.folder) else []
         for name in names:
             if found := _SPARE_NAME.fullmatch(name):
                 self._keep_spare(Spare(self.folder / name, (self.folder / name).stat().st_size))
@@ -473,7 +474,7 @@ class Journal:
             self._doubtful = None
         except OSError:
             self._end_segment()
-            if spare.path.exists():
+            if is_there(spare.path):
                 self._keep_spare(spare)
             raise
         return segment
@@ -569,7 +570,7 @@ class Journal:
 
 def incarnation_in(log: Path) -> int | None:
     """Return the incarnation that the segments of a folder name; None when no header can be read. Raises OSError."""
-    for name in sorted(os.listdir(log)) if log.is_dir() else []:
+    for name in sorted(os.listdir(log)) if is_folder(log) else []:
         if _SEGMENT_NAME.fullmatch(name):
             with open(log / name, "rb") as file, contextlib.suppress(DamagedRecord, UnsupportedFormat):
                 return decode_header(file.read(HEADER_BYTES), name).incarnation
@@ -581,7 +582,7 @@ def forget_cached(log: Path) -> None:
 
     That may have what the disk refused to store: after an error the system takes it as stored.
     """
-    names = [name for name in os.listdir(log) if _SEGMENT_NAME.fullmatch(name)] if log.is_dir() else []
+    names = [name for name in os.listdir(log) if _SEGMENT_NAME.fullmatch(name)] if is_folder(log) else []
     if not names:
         return
     descriptor = os.open(log / max(names), os.O_RDWR | os.O_CLOEXEC)

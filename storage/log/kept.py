@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Self, final
 
+from sluicegate.storage.environment.file_kinds import is_folder
+
 _KEPT_NAME: Final = re.compile(r"(\d{12})\.kept")
 
 
@@ -40,7 +42,7 @@ class KeptSegments:
         self._sizes: dict[int, int] = {}  # of kept files
         self.file_bytes = 0  # of all of them
         self.last_index = 0
-        for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
+        for name in sorted(os.listdir(folder)) if is_folder(folder) else []:
             if found := _KEPT_NAME.fullmatch(name):
                 self.last_index = int(found[1])
                 self._add(self.last_index, (folder / name).stat().st_size)

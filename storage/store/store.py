@@ -43,6 +43,7 @@ from sluicegate.storage.environment.environment import (
     sync_folders,
     translated,
 )
+from sluicegate.storage.environment.file_kinds import is_there
 from sluicegate.storage.environment.file_rights import make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from sluicegate.storage.environment.identity import (
@@ -216,7 +217,7 @@ class SpoolStore:
                     env.close()
                     raise
         except BaseException:
-            if (folder / DATA_FILE).exists() or lock.was_held:
+            if lock.was_held or is_there(folder / DATA_FILE):
                 lock.release()
             else:
                 lock.withdraw()

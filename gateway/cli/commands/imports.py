@@ -16,6 +16,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.importing.imported import PASSWORDS, Imported
 from sluicegate.gateway.importing.report import ImportFailed
 from sluicegate.gateway.importing.usable import switch_off_unusable
+from sluicegate.storage.environment.file_kinds import is_there
 
 CONFIGURATION: Final = "sluicegate.yaml"
 REPORT: Final = "report.txt"
@@ -135,7 +136,10 @@ def _import_text(file: Path, into: Path, force: bool, as_json: bool, node: str, 
 def _import(file: Path, into: Path, force: bool, as_json: bool, translate: Callable[[str], Imported]) -> None:
     """Translate, write, check what was written, and print the report."""
     folder = into.resolve()
-    taken = [name for name in (CONFIGURATION, PASSWORDS, REPORT) if (folder / name).exists()]
+    try:
+        taken = [name for name in (CONFIGURATION, PASSWORDS, REPORT) if is_there(folder / name)]
+    except OSError as problem:
+        raise CommandFailed(f"{folder}: {problem.strerror}", exit_code=USAGE) from None
     if taken and not force:
         raise CommandFailed(
             f"{folder / taken[0]} exists",

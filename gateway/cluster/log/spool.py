@@ -24,6 +24,7 @@ from sluicegate.gateway.cluster.membership.level import LogLevel
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.node import open_store
 from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.storage.environment.file_kinds import is_there
 from sluicegate.storage.environment.file_rights import make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import StorageError
@@ -204,7 +205,7 @@ class ReplicaSpool:
     async def _open_store(self) -> SpoolStore:
         """Open the store, as a copy of the stream's log; a new one begins with that, or with a snapshot."""
         folder = self._config.data.path
-        store = open_store(self._config, is_copy=True) if (folder / DATA_FILE).exists() else None
+        store = open_store(self._config, is_copy=True) if is_there(folder / DATA_FILE) else None
         try:
             if store is None:
                 begin = await self._thread.result_of(self._servers.prepare(secrets.randbits(64)))

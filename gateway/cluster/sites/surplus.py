@@ -12,6 +12,7 @@ import orjson
 from sluicegate.gateway.cluster.sites.exporting import lines_between, queues_of_partitions
 from sluicegate.gateway.config.model import Config
 from sluicegate.storage.environment.environment import READERS_FILE, sync_folders
+from sluicegate.storage.environment.file_kinds import is_there
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.log.journal import LOG_FOLDER
@@ -47,7 +48,7 @@ class Surplus:
             return
         make_folder(self._folder)
         names = (DATA_FILE, LOG_FOLDER, READERS_FILE, LOCK_FILE)  # the last two say that there was a spool
-        found = [name for name in names if (self._folder / name).exists()]
+        found = [name for name in names if is_there(self._folder / name)]
         if found:
             aside = self._free_folder(f"superseded-{known}", found)
             make_folder(aside)
@@ -76,7 +77,7 @@ class Surplus:
     def _free_folder(self, name: str, wanted: Iterable[str]) -> Path:
         """Return a folder in which none of the wanted names is. One may be half full: its process was killed."""
         path, number = self._folder / name, 1
-        while any((path / each).exists() for each in wanted):
+        while any(is_there(path / each) for each in wanted):
             number += 1
             path = self._folder / f"{name}-{number}"
         return path
@@ -84,7 +85,7 @@ class Surplus:
     def _free_path(self, name: str) -> Path:
         """Return the path of a file that is not there yet."""
         path, number = self._folder / f"{name}.jsonl", 1
-        while path.exists():
+        while is_there(path):
             number += 1
             path = self._folder / f"{name}-{number}.jsonl"
         return path

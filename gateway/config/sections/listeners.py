@@ -17,6 +17,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_P
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 from sluicegate.protocols.transport.tls.context import CertificateUser, ClientCertificates, TlsFiles
+from sluicegate.storage.environment.file_kinds import is_file
 
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]
@@ -123,10 +124,10 @@ class TlsPort(Section):
 
 def _check_file(name: str, file: Path) -> None:
     try:
-        is_there = file.is_file()
+        found = is_file(file)
     except OSError as problem:  # no permission for a folder above it
         raise ValueError(f"{name} {str(file)!r}: {problem.strerror}") from None
-    if not is_there:
+    if not found:
         raise ValueError(f"{name}: there is no file {str(file)!r}")
 
 

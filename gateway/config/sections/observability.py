@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.storage.environment.file_kinds import is_folder
 
 _URL = re.compile(r"^https?://[^\s/?#@]+(/[^\s?#]*)?$")
 
@@ -98,11 +99,11 @@ class Log(Section):
         if file is None:
             return None
         try:
-            has_folder, is_folder = file.parent.is_dir(), file.is_dir()
+            has_parent, is_taken = is_folder(file.parent), is_folder(file)
         except OSError as problem:  # no permission for a folder above it
             raise ValueError(f"{str(file)!r}: {problem.strerror}") from None
-        if not has_folder:
+        if not has_parent:
             raise ValueError(f"there is no folder {str(file.parent)!r}")
-        if is_folder:
+        if is_taken:
             raise ValueError(f"{str(file)!r} is a folder; allowed: a file, which is made if there is none")
         return file

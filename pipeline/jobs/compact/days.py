@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -75,12 +75,16 @@ def alone_in(root: Path) -> Iterator[None]:
 
 
 def carry_on(root: Path, *, remove_before_s: float) -> int:
-    """Complete the exchanges of earlier runs, and remove files replaced before a time; return the number of days."""
+    """Complete the exchanges of earlier runs, and remove files replaced before a time; return the number of days.
+
+    Raises OSError.
+    """
     removed_count = 0
     for work in sorted(each for each in (root / WORK).iterdir() if each.is_dir()):
-        if not (work / MANIFEST).exists():
+        names = os.listdir(work)
+        if MANIFEST not in names:
             shutil.rmtree(work)  # a write that a crash ended
-        elif not (work / DONE).exists():
+        elif DONE not in names:
             _exchange(root, work)
         elif (work / DONE).stat().st_mtime < remove_before_s:
             shutil.rmtree(work)
@@ -145,13 +149,15 @@ def _write(spark: SparkSession, batches: list[str], to: Path, file_count: int) -
 def _exchange(root: Path, work: Path) -> None:
     manifest = json.loads((work / MANIFEST).read_text(encoding="utf-8"))
     day = root / manifest["day"]
-    if (work / NEW).exists():
+    if NEW in os.listdir(work):
         (work / NEW).rename(day / f"{BATCH}={work.name}")
     (work / OLD).mkdir(exist_ok=True)
+    moved = os.listdir(work / OLD)
     for name in manifest["batches"]:
         # One that is there and here was written again since: it waits for the next run.
-        if (day / name).exists() and not (work / OLD / name).exists():
-            (day / name).rename(work / OLD / name)
+        if name not in moved:
+            with suppress(FileNotFoundError):  # somebody removed it
+                (day / name).rename(work / OLD / name)
     (work / DONE).touch()
 
 

@@ -40,7 +40,7 @@ def make_certificates(folder: Path) -> Certificates:
     authority_key, server_key, client_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "an authority for tests")])
     authority = (
-        _certificate(authority_name, authority_name, authority_key.public_key())
+        _certificate(authority_name, authority_name, authority_key.public_key(), authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .sign(authority_key, hashes.SHA256())
@@ -48,14 +48,14 @@ def make_certificates(folder: Path) -> Certificates:
     server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))])
     server = (
-        _certificate(server_name, authority_name, server_key.public_key())
+        _certificate(server_name, authority_name, server_key.public_key(), authority_key.public_key())
         .add_extension(names, critical=False)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     client_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "device-7")])
     client = (
-        _certificate(client_name, authority_name, client_key.public_key())
+        _certificate(client_name, authority_name, client_key.public_key(), authority_key.public_key())
         .add_extension(x509.SubjectAlternativeName(CLIENT_NAMES), critical=False)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .sign(authority_key, hashes.SHA256())
@@ -89,7 +89,10 @@ def _revocations(authority: x509.Name, serials: list[int]) -> x509.CertificateRe
     return listed
 
 
-def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, issuer_key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    """Return a certificate to sign, with both key identifiers, which RFC 5280 requires and Python 3.13 looks for."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -99,6 +102,8 @@ def _certificate(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePub
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - VALID)
         .not_valid_after(now + VALID)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
 
 

@@ -124,6 +124,11 @@ def test_the_last_batch_that_is_through_is_found_in_sparks_files(tmp_path: Path)
     assert [offset.next[0] for offset in found.offsets] == [2002]
 
 
+def test_a_checkpoint_that_cannot_be_read_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="File name too long"):
+        last_progress(str(tmp_path / ("x" * 300)))
+
+
 def test_a_checkpoint_that_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="s3a"):
         last_progress("s3a://bucket/checkpoint")

@@ -89,6 +89,13 @@ def test_an_unreadable_source_writes_nothing(
     assert refused == "error: missing: the file cannot be read: No such file or directory\n"
 
 
+def test_a_folder_that_cannot_be_looked_at_is_named_with_the_reason(nobody: Shell, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text(SOURCES["mosquitto"])
+    folder = tmp_path / ("x" * 300)
+    refused = nobody.run("import", "mosquitto", "source", "--into", str(folder), expect=USAGE)
+    assert refused.replace("\n", "") == f"error: {folder}: File name too long"
+
+
 def test_listeners_without_their_certificate_are_off_and_the_rest_starts(nobody: Shell, tmp_path: Path) -> None:
     (tmp_path / "source").write_text("listener 1883\nlistener 8883\ncertfile gone.pem\nkeyfile gone.key\n")
     printed = nobody.run("import", "mosquitto", "source", "--into", "made")

@@ -119,6 +119,22 @@ def test_a_data_file_of_no_bytes_is_not_taken_for_a_new_spool(folder: Path) -> N
     assert (folder / DATA_FILE).stat().st_size == 0
 
 
+@pytest.mark.parametrize("name", [DATA_FILE, LOG_FOLDER])
+def test_what_cannot_be_looked_at_is_not_taken_for_missing(folder: Path, name: str) -> None:
+    """No folder is closed to root, so a link to a name that is too long stands for one."""
+    (folder / name).rename(folder / "elsewhere")
+    (folder / name).symlink_to("x" * 300)
+    for _ in range(2):
+        with pytest.raises(StoreFailed, match="File name too long") as refused:
+            opened(folder)
+        assert not isinstance(refused.value, SpoolMissing)
+    (folder / name).unlink()
+    (folder / "elsewhere").rename(folder / name)
+    store = opened(folder)
+    assert store.recover().next_record_number == 201
+    store.close()
+
+
 def test_a_start_that_made_nothing_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / READERS_FILE).mkdir()
     with pytest.raises(StoreFailed):

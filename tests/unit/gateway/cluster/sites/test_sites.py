@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from sluicegate.gateway.cluster.sites.alarm import SiteAlarm
 from sluicegate.gateway.cluster.sites.exporting import QueueName, line_of, lines_between, queues_of_partitions
 from sluicegate.gateway.cluster.sites.promotion import skip_sequences
@@ -145,6 +147,16 @@ def test_the_copy_of_an_earlier_stream_is_kept_aside_once(tmp_path: Path) -> Non
     surplus_in(tmp_path).set_aside(2)
     kept = {name: (tmp_path / name / DATA_FILE).read_text() for name in ("superseded-0", "superseded-1")}
     assert kept == {"superseded-0": "first", "superseded-1": "second"}
+
+
+def test_a_copy_that_cannot_be_looked_at_is_not_left_in_the_place_of_the_next(tmp_path: Path) -> None:
+    """No folder is closed to root, so a link to a name that is too long stands for one."""
+    spool_in(tmp_path, "first")
+    (tmp_path / DATA_FILE).unlink()
+    (tmp_path / DATA_FILE).symlink_to("x" * 300)
+    with pytest.raises(OSError, match="File name too long"):
+        surplus_in(tmp_path).set_aside(1)
+    assert not (tmp_path / GENERATION_FILE).exists()
 
 
 def test_a_note_that_was_lost_replaces_nothing_that_is_kept(tmp_path: Path) -> None:
