@@ -24,6 +24,10 @@ PROFILE_CHARS_MAX: Final = 32
 ON_LOOPBACK: Final = "on-loopback"
 LOOPBACK: Final = ("127.0.0.1", "::1")
 PLUGINS: Final = ("auth_plugin", "global_plugin", "plugin", "plugin_load", "plugin_use")
+DENIES_NOTHING: Final = (
+    "mosquitto and this broker take all words after `deny` as the topic, so the line denies nothing that is in use; "
+    "write `deny TOPIC`, which denies reading and writing"
+)
 OF_ACCESS: Final = ("password_file", "acl_file", "allow_anonymous", "listener_allow_anonymous")
 
 
@@ -256,6 +260,8 @@ def _take_rights(acl: AclFile, names: list[str], imported: Imported) -> None:
     for name, setting in acl.users.items():
         if name and name not in names:
             imported.report.not_taken(setting, "there is no account of that name, so these rules are for nobody")
+    for setting in acl.deny_with_access:
+        imported.report.differs(setting, DENIES_NOTHING)
     for setting in acl.settings:
         if not imported.report.has(setting):
             imported.report.taken(setting, "in ACL profiles")

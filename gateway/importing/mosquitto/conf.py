@@ -14,6 +14,7 @@ from sluicegate.gateway.importing.report import ImportFailed, Setting, is_secret
 
 INCLUDES_MAX: Final = 100  # files
 LINES_MAX: Final = 200_000
+REPEATED: Final = ("log_type", "log_dest")  # each line of these counts
 PLUGIN_OPTIONS: Final = ("auth_opt_", "plugin_opt_")  # names of options begin so, whose values may be secrets
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_.-]*", re.IGNORECASE)
 
@@ -176,7 +177,7 @@ class _Reader:
             self._put(self._bridge.options, line)
 
     def _put(self, options: dict[str, Line], line: Line) -> None:
-        if line.name in options and line.name != "log_type":
+        if line.name in options and line.name not in REPEATED:
             self.conf.repeated.append((options[line.name], line))
         options[line.name] = line
 

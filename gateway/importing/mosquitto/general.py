@@ -29,7 +29,6 @@ DIFFERENT: Final[Mapping[str, str]] = MappingProxyType(
         "autosave_interval": STORED,
         "autosave_on_changes": STORED,
         "connection_messages": "connects and disconnects are events: see events.publish_client, and log.audit_file",
-        "log_dest": LOGS,
         "log_facility": LOGS,
         "log_timestamp": LOGS,
         "log_timestamp_format": LOGS,
@@ -80,6 +79,8 @@ def take_general(conf: MosquittoConf, imported: Imported) -> None:
             report.taken(line, "its files are read")
         elif line.name == "log_type":
             _log_type(line, imported)
+        elif line.name == "log_dest":
+            report.differs(line, LOGS)
     for line in conf.general.values():
         if line.name in TAKEN:
             TAKEN[line.name](line, imported)

@@ -17,6 +17,7 @@ EVERY_ORIGIN: Final = ["*"]
 PROTOCOLS: Final = ("mqtt", "websockets", "http_api")
 KINDS: Final = ("mqtt", "mqtt_tls", "mqtt_websocket", "mqtt_websocket_tls")
 OTHER_PROTOCOLS: Final = ("amqp", "flow", "http")  # open on loopback by default, which mosquitto has nothing like
+_HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]+")
 CLOSED: Final = "listeners.{name} is written with enabled: false"
 
 DIFFERENT: Final[Mapping[str, str]] = MappingProxyType(
@@ -67,7 +68,7 @@ def take_listeners(conf: MosquittoConf, imported: Imported) -> list[Block]:
             imported.report.not_taken(line, "the listener that it is of is not opened")
     for name in (*KINDS, *OTHER_PROTOCOLS):
         listeners.setdefault(name, {"enabled": False})
-    if any(each.get("host") == EVERYWHERE for each in listeners.values()):
+    if any(_address(block)[1] == EVERYWHERE and not _given_host(block) for block in taken):
         imported.report.differs(
             Setting("", "a listener without an address"),
             "listens on all IPv4 addresses; for IPv6 write host: '::', for which there is one listener less",
@@ -131,6 +132,9 @@ def _address(block: Block) -> tuple[int, str, str]:
     if not words or not re.fullmatch("[0-9]{1,5}", words[0]) or int(words[0]) > 65_535:
         raise ImportFailed(where, f"{' '.join(words)!r} is no port of a listener; allowed: 0 to 65535")
     host = _given_host(block)
+    if host and not _HOST.fullmatch(host):
+        allowed = "a host name or an address; a comment has a line of its own"
+        raise ImportFailed(where, f"{host!r} is no address of a listener; allowed: {allowed}")
     if int(words[0]) == 0:
         return 0, host, "Unix sockets are not supported"
     if not host:

@@ -39,6 +39,7 @@ class AclFile:
     topics: dict[str, list[Rule]] = field(default_factory=dict)  # by user
     patterns: list[Rule] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)  # all lines
+    deny_with_access: list[Setting] = field(default_factory=list)  # `deny write TOPIC`, which denies another topic
 
     def rules_of(self, user: str) -> tuple[Rule, ...]:
         """Return the rules for a user; of the empty name for clients without one."""
@@ -75,6 +76,8 @@ def read_acl(path: str, text: str, *, client_id_is_user: bool) -> AclFile:
         if word == "pattern" and client_id_is_user:
             topic = topic.replace("%c", "%u")
         rule = Rule(setting, access, topic, word == "pattern")
+        if access == "deny" and topic.partition(" ")[0] in ACCESSES:
+            acl.deny_with_access.append(setting)
         (acl.patterns if rule.is_pattern else acl.topics.setdefault(user, [])).append(rule)
     return acl
 

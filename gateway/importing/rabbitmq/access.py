@@ -103,8 +103,8 @@ def _password_file(user: Item, imported: Imported) -> str:
         return imported.secrets.add(name, PasswordHasher().hash(plain))
     raw, algorithm = user.text("password_hash"), user.text("hashing_algorithm", "rabbit_password_hashing_md5")
     secret = f"{ALGORITHMS.get(algorithm, '')}${raw}"
-    problem = "" if algorithm in ALGORITHMS else f"the algorithm {algorithm!r} is not accepted"
-    if not problem:
+    problem = "" if algorithm in ALGORITHMS or not raw else f"the algorithm {algorithm!r} is not accepted"
+    if raw and not problem:
         try:
             base64.b64decode(raw, validate=True)
             check_foreign_hash(secret)
@@ -112,7 +112,7 @@ def _password_file(user: Item, imported: Imported) -> str:
             problem = str(error)
     if problem or not raw:
         file = imported.secrets.add_none(name)
-        text = f"{problem or 'it has no password'}; {NO_PASSWORD.format(file=file)}"
+        text = f"{problem or 'it has no password here'}; {NO_PASSWORD.format(file=file)}"
         report.not_taken(user.setting("password_hash" if "password_hash" in user.values else ""), text)
         return file
     report.taken(user.setting("password_hash"), "its hash")

@@ -14,6 +14,10 @@ LOCAL: Final = ("", "localhost", "127.0.0.1", "::1")
 BRIDGE_CHARS_MAX: Final = 140
 PORTS: Final = {"amqp": 5672, "amqps": 5671}
 VHOST_LIMITS: Final = {"max-connections": "max_connection_count", "max-queues": "max_endpoint_count"}
+IN_ONE_BROKER: Final = (
+    "both ends are this broker or both are others: within one broker give the second queue the subscriptions of the "
+    "first, or run a client that consumes and publishes"
+)
 FEDERATION: Final = "use a bridge: an incoming rule that consumes a queue of the upstream broker"
 
 
@@ -67,7 +71,7 @@ class _Shovel:
         is_out = source.hostname is None or source.hostname in LOCAL
         remote = target if is_out else source
         if is_out == (target.hostname is None or target.hostname in LOCAL):
-            report.not_taken(setting, "it does not connect this broker with another one: use a bridge at one of them")
+            report.not_taken(setting, IN_ONE_BROKER)
             return
         ours, theirs = ("src", "dest") if is_out else ("dest", "src")
         queue = value.text(f"{ours}-queue")

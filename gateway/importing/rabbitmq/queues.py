@@ -31,6 +31,9 @@ DIFFERENT: Final[Mapping[str, str]] = MappingProxyType(
         "filter-size-bytes": "range reads do not filter by a Bloom filter",
     }
 )
+OF_EXCHANGES: Final[Mapping[str, str]] = MappingProxyType(
+    {"alternate-exchange": "a message that no binding matches goes nowhere, or is refused to its publisher"}
+)
 NOTHING_LIKE_IT: Final[Mapping[str, str]] = MappingProxyType(
     {
         "federation-upstream": "use a bridge: an incoming rule that consumes a queue at the upstream broker",
@@ -84,7 +87,16 @@ def take_queues(vhost: VirtualHost, report: Report, *, version: int) -> None:
     for policy in (*vhost.policies, *vhost.operator_policies):
         for argument in _policy_arguments(policy).values():
             if not report.has(argument.setting):
-                report.not_taken(argument.setting, "it applies to no queue of these definitions; see queue templates")
+                report.not_taken(argument.setting, _unused(policy, argument, vhost))
+
+
+def _unused(policy: Item, argument: Argument, vhost: VirtualHost) -> str:
+    """Return why an argument of a policy is in no queue."""
+    if policy.text("apply-to", "all") == "exchanges" or argument.key in OF_EXCHANGES:
+        return OF_EXCHANGES.get(argument.key, "a policy for exchanges: there are none here, only topics")
+    if any(_policy_for(queue, [policy]) is not None for queue in vhost.queues):
+        return "the queues that it applies to have their own argument, or another policy, which counts"
+    return "it applies to no queue of these definitions; see queue templates"
 
 
 def _lifetime(queue: Item, key: str, report: Report) -> None:

@@ -15,6 +15,8 @@ from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscript
 
 TOPIC_KINDS: Final = ("direct", "topic")
 BY_NAME: Final = ("fanout", "headers")
+HASHING: Final = ("x-consistent-hash", "x-modulus-hash")
+BY_HASH: Final = "use one partitioned queue: it distributes messages to its consumers by their partition key"
 REST_IN_THE_MIDDLE: Final = "`#` stands for further levels only at the end"
 NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")  # that a selector can speak of
 
@@ -96,7 +98,9 @@ def _exchange(exchange: Item, types: dict[str, str], report: Report) -> None:
     exchange.skip("name", "vhost", "type", "durable", "auto_delete", "internal")
     topic = f"topics {name}/KEY" if types[name] in TOPIC_KINDS else f"topic {name}"
     if types[name] not in (*TOPIC_KINDS, *BY_NAME):
-        report.not_taken(exchange.setting(), f"exchanges of the type {kind!r} are not known here")
+        report.not_taken(
+            exchange.setting(), BY_HASH if kind in HASHING else f"exchanges of the type {kind!r} are not known here"
+        )
     else:
         report.taken(exchange.setting(), f"what was published to it is published to the {topic}")
     if kind == "x-delayed-message":

@@ -430,3 +430,30 @@ def test_mistakes_have_file_and_line(conf: str, message: str, tmp_path: Path) ->
     with pytest.raises(ImportFailed) as failure:
         imported(tmp_path, conf, p=f"ann:{HASH}\nbob\n", a="grant x\n")
     assert str(failure.value).startswith(message)
+
+
+def test_each_line_of_log_dest_counts(tmp_path: Path) -> None:
+    made = imported(tmp_path, "log_dest stdout\nlog_dest topic")
+    assert not any("has it again" in note.text for note in made.report.notes)
+    assert {note.setting.text for note in made.report.part(Part.DIFFERS)} >= {"log_dest stdout", "log_dest topic"}
+
+
+def test_a_listener_with_an_address_says_nothing_of_ipv6(tmp_path: Path) -> None:
+    said = [note.setting.text for note in imported(tmp_path, "listener 1883 0.0.0.0").report.notes]
+    assert "a listener without an address" not in said
+    said = [note.setting.text for note in imported(tmp_path, "listener 1883").report.notes]
+    assert "a listener without an address" in said
+
+
+def test_a_comment_behind_a_listener_is_no_address(tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match=r"main:1: '#' is no address of a listener; allowed: .* line of its own"):
+        imported(tmp_path, "listener 1883 # the first one")
+
+
+def test_deny_with_an_access_is_reported(tmp_path: Path) -> None:
+    """mosquitto takes `write a/x` as the topic, so a reader of the file believes more to be denied than is."""
+    acl = "user ada\ntopic deny write a/x\ntopic a/x"
+    made = imported(tmp_path, "listener 1883\npassword_file p\nacl_file acl", p=f"ada:{HASH}", acl=acl)
+    assert [note.setting.text for note in made.report.part(Part.DIFFERS) if "denies nothing" in note.text] == [
+        "topic deny write a/x"
+    ]

@@ -414,3 +414,36 @@ def test_mistakes_have_file_and_line(text: str, message: str, tmp_path: Path) ->
     with pytest.raises(ImportFailed) as failure:
         import_rabbitmq("defs.json", text, node="here", folder=str(tmp_path))
     assert str(failure.value).startswith(message)
+
+
+def test_a_policy_that_is_in_no_queue_says_why(tmp_path: Path) -> None:
+    def policy(name: str, kind: str, **definition: object) -> dict[str, object]:
+        given = {key.replace("_", "-"): value for key, value in definition.items()}
+        return {"name": name, "vhost": "/", "pattern": name, "apply-to": kind, "priority": 0, "definition": given}
+
+    policies = [policy("ex", "exchanges", alternate_exchange="rest"), policy("own", "queues", expires=9000)]
+    policies.append(policy("none", "queues", expires=9000))
+    made = imported(tmp_path, queues=[queue("own", x_expires=2000)], policies=policies)
+    said = {note.setting.text: note.text for note in made.report.part(Part.NOT_TAKEN)}
+    assert "no binding matches" in said["policy 'ex': alternate-exchange: \"rest\""]
+    assert "have their own" in said["policy 'own': expires: 9000"]
+    assert "no queue of these" in said["policy 'none': expires: 9000"]
+
+
+def test_a_user_without_a_password_is_not_blamed_on_an_algorithm(tmp_path: Path) -> None:
+    permission = {"user": "ada", "vhost": "/", **EVERYTHING}
+    made = imported(tmp_path, users=[{"name": "ada", "tags": ""}], permissions=[permission])
+    said = next(note.text for note in made.report.part(Part.NOT_TAKEN) if note.setting.text == "user 'ada'")
+    assert said.startswith("it has no password here")
+
+
+def test_an_exchange_that_distributes_by_hash_names_the_partitioned_queue(tmp_path: Path) -> None:
+    made = imported(tmp_path, exchanges=[exchange("spread", "x-consistent-hash")])
+    assert any("partitioned queue" in note.text for note in made.report.part(Part.NOT_TAKEN))
+
+
+def test_a_shovel_within_one_broker_says_what_to_do(tmp_path: Path) -> None:
+    ends = {"src-uri": "amqp:///x", "src-queue": "a", "dest-uri": "amqp:///x", "dest-queue": "b"}
+    parameter = {"component": "shovel", "name": "move", "vhost": "/", "value": ends}
+    made = imported(tmp_path, queues=[queue("a"), queue("b")], parameters=[parameter])
+    assert any("within one broker" in note.text for note in made.report.part(Part.NOT_TAKEN))
