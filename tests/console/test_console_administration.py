@@ -244,7 +244,7 @@ def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayP
     expect(page.locator("#vpn option", has_text=name)).to_have_count(0)
 
 
-def test_what_has_no_limit_is_an_empty_field_and_stays_without(page: Page, running: GatewayProcess, own: Own) -> None:
+def test_what_has_no_limit_says_so_and_stays_without(page: Page, running: GatewayProcess, own: Own) -> None:
     """The gateway's value for that is the maximum of the attribute."""
     name = own("wide-open")
     created = HTTP.post(f"{running.admin_url}/message-vpns", json={"name": name, "max_endpoint_count": 5})
@@ -257,15 +257,14 @@ def test_what_has_no_limit_is_an_empty_field_and_stays_without(page: Page, runni
     page.get_by_role("button", name="Edit").click()
     dialog = page.locator("dialog[open]")
     for unlimited in ("max_connection_count", "usage_bytes_max"):
-        expect(dialog.locator(f"[name={unlimited}]")).to_have_value("")
-        expect(dialog.locator(f"[name={unlimited}]")).to_have_attribute("placeholder", "no limit")
+        expect(dialog.locator(f"[name={unlimited}]")).to_have_value("no limit")
     expect(dialog.locator("[name=max_endpoint_count]")).to_have_value("5")
     answer(page, "Change", max_endpoint_count="6")
     assert endpoints_max() == 6
     expect(page.locator("#page")).to_contain_text("maximum connection countno limit")
 
     page.get_by_role("button", name="Edit").click()
-    answer(page, "Change", max_endpoint_count="")
+    answer(page, "Change", max_endpoint_count="no limit")
     expect(page.locator("#page")).to_contain_text("maximum endpoint countno limit")
     assert endpoints_max() == 2**40
 
@@ -273,7 +272,8 @@ def test_what_has_no_limit_is_an_empty_field_and_stays_without(page: Page, runni
     page.get_by_role("button", name="New client profile").click()
     answer(page, "Create", name=name, max_subscription_count="9")
     row(page, name, table="Client profiles").click()
-    expect(dialog.locator("[name=max_connection_count]")).to_have_value("")
-    answer(page, "Change", max_subscription_count="")
+    expect(dialog.locator("[name=max_connection_count]")).to_have_value("no limit")
+    expect(dialog.locator("[name=max_msg_rate]")).to_have_value("no limit")
+    answer(page, "Change", max_subscription_count="no limit")
     made = HTTP.get(f"{running.admin_url}/client-profiles/{name}").json()
     assert {made["max_subscription_count"], made["max_connection_count"]} == {1_000_000}

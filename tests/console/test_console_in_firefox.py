@@ -5,8 +5,9 @@ from typing import Final
 
 import pytest
 
+from support.http.plain import HTTP
 from support.operations.console_traffic import client_of, publish
-from support.operations.firefox import FirefoxPage, firefox
+from support.operations.firefox import TAB, FirefoxPage, firefox
 from support.processes.gateway import GatewayProcess, gateway
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
@@ -17,6 +18,8 @@ HOLD_ANSWERS: Final = """void (() => {
     window.fetch = (...request) => new Promise(sent => held.push(() => sent(fetch(...request))));
     window.letAnswersCome = () => { window.fetch = fetch; for (const send of held) send(); };
 })()"""
+MANY: Final = 60  # rows of a form
+FOCUSED: Final = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.name"
 LINE_PIXELS_MIN: Final = 50  # of the colour of a series; its legend is no part of the canvas
 # How many pixels of a chart have the colour of its first series, in each chart of the page.
 PIXELS_OF_SERIES: Final = """[...document.querySelectorAll(".plot canvas")].map(canvas => {
@@ -32,7 +35,7 @@ PIXELS_OF_SERIES: Final = """[...document.querySelectorAll(".plot canvas")].map(
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with gateway(tmp_path_factory.mktemp("console")) as process:
+    with gateway(tmp_path_factory.mktemp("console"), node__name="here") as process:
         process.create_queue("wide", partition_count=3, access_type="non-exclusive")
         yield process
 
@@ -118,3 +121,43 @@ def test_a_queue_is_created_and_deleted(page: FirefoxPage, running: GatewayProce
     page.wait_for_text("#notices", "made-in-firefox was deleted")
     page.wait_for_text("#page h1", "Queues")
     page.wait_for("document.querySelector('tr[data-key=made-in-firefox]') === null")
+
+
+def test_rows_of_a_form_are_added_removed_and_marked_wrong(page: FirefoxPage, running: GatewayProcess) -> None:
+    """There are many of them. The keyboard goes through them in order, and an error is at the one that it belongs to."""
+    rules = [{"topic": f"t/{number}", "qos": 1} for number in range(1, MANY + 1)]
+    body = {"name": "rows", "remote_url": "mqtt://127.0.0.1:1", "enabled": False, "outgoing": rules}
+    made = HTTP.post(f"{running.admin_url}/bridges", json=body)
+    assert made.is_success, made.text
+    go(page, "bridges/rows")
+    page.click_button("Edit")
+    for _ in range(2):
+        page.click("[aria-label='Remove outgoing rule 20']")
+        assert page.evaluate(FOCUSED) == "Remove outgoing rule 20"
+    assert page.evaluate("document.getElementsByName('outgoing.19.topic')[0].value") == "t/22"
+    page.click("fieldset:has([name='outgoing.0.name']) > button")
+    expected = [f"outgoing.{MANY - 2}.{field}" for field in ("name", "strip_prefix", "add_prefix", "topic_syntax")]
+    for name in expected:
+        assert page.evaluate(FOCUSED) == name
+        page.press(TAB)
+
+    page.click("dialog[open] .actions .primary")
+    page.wait_for_text("dialog[open] [role=alert]", "either queue or topic")
+    assert page.evaluate(FOCUSED) == f"outgoing.{MANY - 2}.name"
+    error = "[...document.querySelectorAll('.row-error:not([hidden])')].map(e => e.parentElement.ariaLabel)"
+    assert page.evaluate(error) == [f"outgoing rule {MANY - 1}"]
+    page.type(f"[name='outgoing.{MANY - 2}.topic']", "last")
+    page.evaluate("void (document.getElementsByName('window_bytes')[0].value = '16 XB')")
+    page.click("dialog[open] .actions .primary")
+    page.wait_for_text(
+        "label:has([name=window_bytes])", "16 XB is not a size in whole bytes; allowed: a number with B,"
+    )
+    assert page.evaluate(FOCUSED) == "window_bytes"
+    page.evaluate("void (document.getElementsByName('window_bytes')[0].value = '')")
+    page.type("[name=window_bytes]", "2048 kib")
+    page.click("dialog[open] .actions .primary")
+    page.wait_for("document.querySelector('dialog') === null")
+    made = HTTP.get(f"{running.admin_url}/bridges/rows").json()["definition"]
+    kept = [f"t/{number}" for number in range(1, MANY + 1) if number not in (20, 21)]
+    assert [each["topic"] for each in made["outgoing"]] == [*kept, "last"]
+    assert made["window_bytes"] == 2 << 20

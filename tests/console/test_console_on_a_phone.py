@@ -6,6 +6,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support.http.plain import HTTP
 from support.operations.console_page import PHONE, WAIT_MS, browser_page, go
 from support.operations.console_traffic import client_of, publish_as_operator
 from support.processes.gateway import GatewayProcess, gateway
@@ -21,7 +22,7 @@ DETAILS: Final = (
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     """Run a gateway with long names, and messages that have long values."""
-    with gateway(tmp_path_factory.mktemp("console")) as process:
+    with gateway(tmp_path_factory.mktemp("console"), node__name="here") as process:
         process.create_queue("wide-queue", subscriptions=["wide"], partition_count=3, access_type="non-exclusive")
         process.create_queue(LONG)
         properties = {"properties": {LONG: LONG}, "correlation_id": LONG, "content_type": LONG}
@@ -95,3 +96,20 @@ def test_no_page_is_wider_than_the_screen(phone: Page, running: GatewayProcess) 
             assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE[0], path
             ground = phone.evaluate("getComputedStyle(document.body).backgroundColor")
             assert ground == "rgb(16, 23, 27)", "dark, by the system's choice"
+
+
+def test_rows_of_a_detail_page_are_lists_of_all_their_columns(phone: Page, running: GatewayProcess) -> None:
+    """So nothing of a bridge's rules has to be scrolled for, and screen readers still find a table."""
+    rules = [{"topic": "plant/#", "name": f"topics-{LONG}", "remote_topic": "from/here"}, {"queue": LONG}]
+    body = {"name": "cloud", "remote_url": "mqtt://127.0.0.1:1", "outgoing": rules}
+    made = HTTP.post(f"{running.admin_url}/bridges", json=body)
+    assert made.is_success, made.text
+    go(phone, "bridges/cloud")
+    table = phone.get_by_role("table", name="Rules")
+    for row in table.get_by_role("row").filter(has_text="outgoing").all():
+        for title in ("Rule", "Direction", "From", "To", "State", "Confirmed", "Unconfirmed", "Dropped"):
+            cell = row.locator(f"td[data-title={title}]")
+            cell.scroll_into_view_if_needed()
+            expect(cell).to_be_in_viewport(ratio=1)
+    expect(table.get_by_role("columnheader", name="Confirmed", exact=True)).to_be_attached()
+    assert table.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")

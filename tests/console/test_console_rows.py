@@ -16,6 +16,7 @@ from support.processes.gateway import GatewayProcess, gateway
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
 
 Own = Callable[[str], str]
+MANY = 60  # rows
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +112,41 @@ def test_an_error_is_shown_at_the_row_or_the_field_that_is_wrong(page: Page, run
     assert rules(running, name, "topic") == [{"topic": "plant/#"}, {"topic": "a"}]
 
 
+def test_many_rows_keep_their_numbers_their_errors_and_the_order_of_the_keyboard(
+    page: Page, running: GatewayProcess, own: Own
+) -> None:
+    name = own("many")
+    rows = edit_bridge(page, running, name, *[{"topic": f"t/{number}", "qos": 1} for number in range(1, MANY + 1)])
+    expect(rows.get_by_role("group")).to_have_count(MANY)
+    for _ in range(2):
+        rows.get_by_role("button", name="Remove outgoing rule 20", exact=True).press("Enter")
+        expect(rows.get_by_role("button", name="Remove outgoing rule 20", exact=True)).to_be_focused()
+    expect(page.locator("[name='outgoing.19.topic']")).to_have_value("t/22")
+    rows.get_by_role("button", name="Add outgoing rule").press("Enter")
+    last = rows.get_by_role("group", name=f"outgoing rule {MANY - 1}", exact=True)
+    expect(last.get_by_label("name")).to_be_focused()
+    expect(last).to_be_in_viewport()
+    for label in (f"Remove outgoing rule {MANY - 1}", f"Move outgoing rule {MANY - 1} up"):
+        page.keyboard.press("Shift+Tab")
+        expect(rows.get_by_role("button", name=label)).to_be_focused()
+
+    page.locator("[name='outgoing.30.topic']").fill("")
+    fill_in(page, "Change")
+    wrong = rows.get_by_role("group", name="outgoing rule 31", exact=True)
+    expect(wrong.get_by_text("either queue or topic")).to_be_in_viewport()
+    expect(wrong.get_by_label("name")).to_be_focused()
+    expect(rows.get_by_text("either queue or topic").locator("visible=true")).to_have_count(1)
+    rows.get_by_role("button", name="Remove outgoing rule 5", exact=True).click()
+    expect(rows.get_by_role("group", name="outgoing rule 30", exact=True)).to_contain_text("either queue or topic")
+    page.locator("[name='outgoing.29.topic']").fill("mended")
+    page.locator(f"[name='outgoing.{MANY - 3}.topic']").fill("last")
+    fill_in(page, "Change")
+    expect(page.locator("dialog")).to_have_count(0)
+    topics = [f"t/{number}" for number in range(1, MANY + 1) if number not in (5, 20, 21)]
+    topics[topics.index("t/33")] = "mended"
+    assert rules(running, name, "topic") == [{"topic": each} for each in [*topics, "last"]]
+
+
 def test_a_row_with_many_fields_folds_what_is_not_set(page: Page, running: GatewayProcess, own: Own) -> None:
     """An error there unfolds it."""
     name, path = own("pushes"), f"{running.admin_url}/rest-delivery-points"
@@ -123,14 +159,14 @@ def test_a_row_with_many_fields_folds_what_is_not_set(page: Page, running: Gatew
     web = page.get_by_role("group", name="REST consumer 1")
     expect(web.locator("label:visible input, label:visible select")).to_have_count(3)
     web.get_by_text("15 more settings").click()
-    web.get_by_label("retry delay (s)").fill("1000")
+    web.get_by_label("retry delay").fill("1000")
     web.get_by_text("15 more settings").click()
     headers = page.get_by_role("group", name="request headers")
     headers.get_by_role("button", name="Remove request header 2").click()
     headers.get_by_label("value").fill("there")
     fill_in(page, "Change")
-    expect(web.get_by_label("retry delay (s)")).to_be_focused()
-    web.get_by_label("retry delay (s)").fill("10")
+    expect(web.get_by_label("retry delay")).to_be_focused()
+    web.get_by_label("retry delay").fill("10")
     fill_in(page, "Change")
     expect(page.locator("dialog")).to_have_count(0)
     made = HTTP.get(f"{path}/{name}").json()["definition"]

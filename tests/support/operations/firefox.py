@@ -34,6 +34,9 @@ REPORT_REFUSALS: Final = """() => addEventListener("securitypolicyviolation",
     event => console.error(`refused by the policy: ${event.violatedDirective} ${event.blockedURI}`))"""
 
 
+TAB: Final = "\ue004"  # as WebDriver names the key (https://www.w3.org/TR/webdriver2/#keyboard-actions)
+
+
 class FirefoxPage:
     """One tab of a running Firefox. `errors` are those that its pages wrote on the console, or did not catch."""
 
@@ -100,8 +103,11 @@ class FirefoxPage:
     def type(self, selector: str, text: str) -> None:
         """Click a field and type a text."""
         self.click(selector)
-        keys = [{"type": kind, "value": letter} for letter in text for kind in ("keyDown", "keyUp")]
-        self._perform({"type": "key", "id": "keyboard", "actions": keys})
+        self._perform({"type": "key", "id": "keyboard", "actions": _strokes(text)})
+
+    def press(self, key: str) -> None:
+        """Press a key, such as TAB. It does not press a button that has the focus: the window has none."""
+        self._perform({"type": "key", "id": "keyboard", "actions": _strokes(key)})
 
     def _click(self, locator: dict[str, Any], **more: Any) -> None:
         node = self._locate(locator, **more)
@@ -168,6 +174,11 @@ def firefox(folder: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+def _strokes(text: str) -> list[dict[str, str]]:
+    """Return the actions that type a text."""
+    return [{"type": kind, "value": letter} for letter in text for kind in ("keyDown", "keyUp")]
 
 
 def _address(log: Path) -> str:

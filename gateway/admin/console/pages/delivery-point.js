@@ -28,8 +28,8 @@ const CONSUMER_COLUMNS = [
 
 export function open(place, [name]) {
   const path = `${POINTS}/${encodeURIComponent(name)}`;
-  const bindings = new LiveTable({ label: "Queue bindings", columns: BINDING_COLUMNS, key: (each) => each.queue, empty: "None." });
-  const consumers = new LiveTable({ label: "REST consumers", columns: CONSUMER_COLUMNS, key: (each) => each.name, empty: "None." });
+  const bindings = new LiveTable({ label: "Queue bindings", stacked: true, columns: BINDING_COLUMNS, key: (each) => each.queue, empty: "None." });
+  const consumers = new LiveTable({ label: "REST consumers", stacked: true, columns: CONSUMER_COLUMNS, key: (each) => each.name, empty: "None." });
   const about = h("p", { class: "quiet" });
   const edits = actionButton("Edit", () => attempt(edit));
   const deletes = actionButton("Delete delivery point", drop, { kind: "danger" });

@@ -8,11 +8,14 @@ const CHOICES = new Map([["", "–"], ["true", "yes"], ["false", "no"]]); // as 
 const ROW_FIELDS_MAX = 10; // a row with more shows those that are required or set, and the others when asked
 const LINE_FIELDS_MAX = 3; // a row of so few is one line
 
+let lists = 0; // of suggestions that were made: each has an id of its own
+
 /**
  * Return a field: `{name, element, read, rename, mark, clear}`. `read()` returns its value. `rename(prefix)` sets where it is
  * in the form. `mark(path, text)` shows an error at it, or at the field in it that the rest of the path names. `given` is
  * `{name, label, value, required, hint, placeholder}`, with `options` for suggestions, `choices` for a fixed list,
- * `lines: true` for a text of several lines, `secret: true` for a password, or `rows` for a list of objects.
+ * `lines: true` for a text of several lines, `secret: true` for a password, or `rows` for a list of objects. `normal(text)`
+ * returns what was typed in its usual form, or throws Error, which is shown at the field when it is left.
  */
 export function makeField(given) {
   return given.rows ? new Rows(given) : new Field(given);
@@ -23,16 +26,26 @@ class Field {
   #error = h("small", { class: "wrong", hidden: true });
   #given;
 
-  constructor({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false, secret = false }) {
+  constructor({ name, label, value = "", required = false, hint = "", placeholder = null, options = [], choices = null, lines = false, secret = false, normal = null }) {
     this.name = name;
     this.#given = value;
-    const list = options.length ? h("datalist", { id: `options-${name}` }, options.map((each) => h("option", { value: each }))) : null;
+    const list = options.length ? h("datalist", { id: `options-${(lists += 1)}` }, options.map((each) => h("option", { value: each }))) : null;
     const attributes = { name, value, required, placeholder };
     if (choices) this.#input = h("select", attributes, choices.map((each) => h("option", { value: each, selected: each === value }, CHOICES.get(each) ?? each)));
     else if (lines) this.#input = h("textarea", { ...attributes, rows: Math.min(2 + Math.floor(value.length / LINE_CHARS), LINES_MAX) });
     else if (secret) this.#input = h("input", { ...attributes, type: "password", autocomplete: "new-password" });
     else this.#input = h("input", { ...attributes, list: list ? list.id : null, autocomplete: "off" });
     this.element = h("label", { class: "field" }, label, this.#input, hint ? h("small", {}, hint) : null, this.#error, list);
+    if (normal) this.#input.addEventListener("change", () => this.#put(normal));
+  }
+
+  #put(normal) {
+    this.clear();
+    try {
+      this.#input.value = normal(this.read());
+    } catch (error) {
+      this.#show(error.message);
+    }
   }
 
   /** Return the text. Spaces at its ends are omitted, unless it is a password or as it was given. */
@@ -46,11 +59,15 @@ class Field {
   }
 
   mark(_, text) {
+    this.#show(text);
+    unfold(this.element);
+    this.focus();
+  }
+
+  #show(text) {
     setText(this.#error, text);
     this.#error.hidden = false;
     this.#input.setAttribute("aria-invalid", "true");
-    unfold(this.element);
-    this.focus();
   }
 
   clear() {

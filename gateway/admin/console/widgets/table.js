@@ -8,6 +8,7 @@ const ROWS_MAX = 500; // in the page at once; a filter finds the others
 /**
  * Columns are `{title, about, value, cell, numeric, wide, long}`. `value(row)` is the sort key and, without `cell(row)`, the text.
  * `about` explains the title under the pointer. A cell is a text or an element. `wide` columns are hidden on phones, and `long` ones wrap.
+ * On a phone each row of a `stacked` table is a list of all its columns, with their titles.
  */
 export class LiveTable {
   #columns;
@@ -18,22 +19,23 @@ export class LiveTable {
   #sort;
   #last = [];
 
-  constructor({ label, columns, key, open = null, sort = null, empty = "No entries." }) {
+  constructor({ label, columns, key, open = null, sort = null, stacked = false, empty = "No entries." }) {
     this.#columns = columns;
     this.#key = key;
     this.#open = open;
     this.#sort = sort; // {column, descending}; null: in the given order
     this.#heads = columns.map((column, at) => this.#head(column, at));
-    this.body = h("tbody");
+    this.body = h("tbody", { role: "rowgroup" });
     this.empty = h("p", { class: "quiet", hidden: true }, empty);
     this.more = h("p", { class: "quiet", hidden: true });
-    const table = h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, this.#heads)), this.body);
+    // With its roles: a stacked table is none by its style.
+    const table = h("table", { role: "table", class: stacked ? "stacked" : null, "aria-label": label }, h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, this.#heads)), this.body);
     this.element = h("div", { class: "table" }, h("div", { class: "scroll" }, table), this.empty, this.more);
     this.#mark();
   }
 
   #head(column, at) {
-    const attributes = { scope: "col", class: classOf(column), title: column.about };
+    const attributes = { scope: "col", role: "columnheader", class: classOf(column), title: column.about };
     if (!this.#sort || !column.title) return h("th", attributes, column.title);
     const button = h("button", { type: "button", onclick: () => this.#sortBy(at) }, column.title);
     return h("th", attributes, button);
@@ -91,8 +93,8 @@ export class LiveTable {
     const key = this.#key(row);
     let known = this.#rows.get(key);
     if (!known) {
-      const cells = this.#columns.map((column) => h("td", { class: classOf(column) }));
-      const element = h("tr", { tabindex: 0, "data-key": key }, cells);
+      const cells = this.#columns.map((column) => h("td", { role: "cell", class: classOf(column), "data-title": column.title || null }));
+      const element = h("tr", { role: "row", tabindex: 0, "data-key": key }, cells);
       known = { row, element, cells };
       if (this.#open) {
         element.classList.add("opens");

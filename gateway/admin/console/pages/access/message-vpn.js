@@ -2,7 +2,7 @@
 
 import { chooseVpn, get, patch, remove, vpn } from "../../api/admin.js";
 import { actionButton, refusal } from "../../widgets/access.js";
-import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
+import { NO_LIMIT, attributeFields, changedAttributes, valueWords } from "../../widgets/attributes.js";
 import { bar } from "../../widgets/charts.js";
 import { ask, attempt, notice } from "../../widgets/dialogs.js";
 import { OF_VPN } from "../../widgets/drawn.js";
@@ -15,10 +15,6 @@ export const MESSAGE_VPNS = "message-vpns";
 export const CHANGED = "message-vpns-changed"; // an event of the window
 export const CONFIGURED = "configuration"; // the origin of message VPNs that cannot be changed here
 export const OF_NODE = { ofNode: true };
-
-// The gateway's values for settings without a limit.
-const NO_COUNT_LIMIT = 2 ** 40;
-const NO_BYTES_LIMIT = 2 ** 46;
 
 const path = (name) => `${MESSAGE_VPNS}/${encodeURIComponent(name)}`;
 
@@ -41,13 +37,13 @@ export function open(place, [name]) {
   );
 
   async function refresh() {
-    const view = await get(path(name));
+    const [view, known] = await Promise.all([get(path(name)), valueWords("MessageVpn")]);
     await charts.refresh();
     const fixed = view.origin === CONFIGURED;
     setText(about, `${stateWords(view)}, ${fixed ? "defined in the configuration file, and changed there" : `created by an ${view.origin}`}`);
     for (const button of [edits, deletes]) button.disabled = fixed || refusal("read-write", true) !== null;
-    usage.replaceChildren(...gauges(view));
-    const made = facts(Object.entries(given(view.settings)).map(([setting, value]) => [attributeName(setting), settingWords(setting, value)]), { many: true });
+    usage.replaceChildren(...gauges(view, known));
+    const made = facts(Object.entries(given(view.settings)).map(([setting, value]) => [attributeName(setting), typeof value === "object" ? JSON.stringify(value) : known(setting, value)]), { many: true });
     if (!settings.firstChild?.isEqualNode(made)) settings.replaceChildren(made);
   }
 
@@ -68,33 +64,23 @@ export function open(place, [name]) {
   return { refresh, keys: [{ key: "e", meaning: "edit the settings", press: () => attempt(edit) }] };
 }
 
-function gauges(view) {
-  const line = (title, now, most, form) => {
-    const isLimited = most > 0 && most < (form === size ? NO_BYTES_LIMIT : NO_COUNT_LIMIT);
+/** How much of its limits is in use. `known` returns a setting as words. */
+function gauges(view, known) {
+  const line = (title, now, most, limit, form) => {
+    const isLimited = known(limit, most) !== NO_LIMIT;
     return h("div", { class: "gauge" }, h("span", {}, title), bar(now, isLimited ? most : 0, isLimited ? `${form(now)} of ${form(most)}` : `${form(now)}, no limit`));
   };
   return [
-    line("Clients", view.connection_count, view.settings.max_connection_count, count),
-    line("Queues", view.endpoint_count, view.settings.max_endpoint_count, count),
-    line("Spool", view.msg_spool_usage_bytes, view.max_msg_spool_usage_bytes, size),
-    line("Subscriptions", view.subscription_bytes, view.max_subscription_bytes, size),
-    line("Sessions", view.kept_session_count, view.max_mqtt_session_count, count),
-    line("Session data", view.session_bytes, view.max_session_bytes, size),
-    line("Retained", view.retained_message_count, view.max_retained_message_count, count),
-    line("Retained data", view.retained_message_bytes, view.max_retained_message_bytes, size),
+    line("Clients", view.connection_count, view.settings.max_connection_count, "max_connection_count", count),
+    line("Queues", view.endpoint_count, view.settings.max_endpoint_count, "max_endpoint_count", count),
+    line("Spool", view.msg_spool_usage_bytes, view.max_msg_spool_usage_bytes, "usage_bytes_max", size),
+    line("Subscriptions", view.subscription_bytes, view.max_subscription_bytes, "subscription_bytes_max", size),
+    line("Sessions", view.kept_session_count, view.max_mqtt_session_count, "max_mqtt_session_count", count),
+    line("Session data", view.session_bytes, view.max_session_bytes, "session_bytes_max", size),
+    line("Retained", view.retained_message_count, view.max_retained_message_count, "max_retained_message_count", count),
+    line("Retained data", view.retained_message_bytes, view.max_retained_message_bytes, "retained_bytes_max", size),
     h("p", { class: "quiet" }, `${counted(view.spooled_msg_count, "message")} in the spool, ${counted(view.subscription_count, "subscription")}, ${counted(view.session_count, "MQTT session")}; sessions count against their limit while their clients are away.`),
   ];
-}
-
-function settingWords(setting, value) {
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value === "number") return limitWords(value, /bytes/.test(setting));
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-function limitWords(value, ofBytes) {
-  if (value >= (ofBytes ? NO_BYTES_LIMIT : NO_COUNT_LIMIT)) return "no limit";
-  return ofBytes ? size(value) : count(value);
 }
 
 /** Return the state of a message VPN as words. */

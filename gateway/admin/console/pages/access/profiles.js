@@ -2,28 +2,28 @@
 
 import { get, patch, post } from "../../api/admin.js";
 import { actionButton, refusal } from "../../widgets/access.js";
-import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
+import { attributeFields, changedAttributes, valueWords } from "../../widgets/attributes.js";
 import { ask, askToDelete, attempt, show } from "../../widgets/dialogs.js";
 import { facts, h } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
+import { attributeName } from "../../widgets/units.js";
 import { count, counted, words } from "../../widgets/words.js";
 
 export const PROFILES = "profiles";
 
 const MADE_HERE = "operator"; // the origin of profiles that can be changed here
-const NO_LIMIT = 1_000_000; // the gateway's value for counts without a limit
 
-const rateWords = (number) => (number ? count(number) : "no limit");
-const limit = (number) => (number >= NO_LIMIT ? "no limit" : count(number));
+let wordsOf = (_, value) => count(value); // of the settings of a client profile, once its schema is known
+const limit = (title, name, more = {}) => ({ title, value: (each) => each[name], cell: (each) => wordsOf(name, each[name]), numeric: true, ...more });
 
 const CLIENT = {
   noun: "client profile",
   path: "client-profiles",
   schema: "ClientProfile",
   columns: [
-    { title: "Connections", value: (each) => each.max_connection_count, cell: (each) => limit(each.max_connection_count), numeric: true },
-    { title: "Subscriptions", value: (each) => each.max_subscription_count, cell: (each) => limit(each.max_subscription_count), numeric: true, wide: true },
-    { title: "Messages /s", value: (each) => each.max_msg_rate, cell: (each) => rateWords(each.max_msg_rate), numeric: true, wide: true },
+    limit("Connections", "max_connection_count"),
+    limit("Subscriptions", "max_subscription_count", { wide: true }),
+    limit("Messages /s", "max_msg_rate", { wide: true }),
     { title: "May not", value: forbidden, long: true, wide: true },
   ],
 };
@@ -49,7 +49,8 @@ export function open(place) {
   );
 
   async function refresh() {
-    const found = await get(PROFILES);
+    const [found, known] = await Promise.all([get(PROFILES), valueWords(CLIENT.schema)]);
+    wordsOf = known;
     kinds[0].table.show(found.client_profiles);
     kinds[1].table.show(found.acl_profiles);
   }
@@ -105,15 +106,14 @@ export function open(place) {
 
 /** Show a profile that cannot be changed here. */
 function showProfile(kind, { name, origin, ...settings }) {
-  const lines = Object.entries(settings).map(([setting, value]) => [words(setting), setting === "max_msg_rate" ? rateWords(value) : settingWords(value)]);
+  const lines = Object.entries(settings).map(([setting, value]) => [attributeName(setting), settingWords(setting, value)]);
   const why = origin === MADE_HERE ? "Your account may not change it." : "It is defined in the configuration file, and can only be changed there.";
   show(name, h("div", {}, h("p", { class: "quiet" }, `${capital(kind.noun)}. ${why}`), facts(lines)));
 }
 
-function settingWords(value) {
+function settingWords(setting, value) {
   if (Array.isArray(value)) return value.map((each) => (typeof each === "string" ? each : `${each.topic} (${each.syntax})`)).join(", ") || "none";
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  return typeof value === "number" ? limit(value) : value;
+  return wordsOf(setting, value);
 }
 
 /** What a client profile forbids, as words. */

@@ -22,7 +22,7 @@ const RULE_COLUMNS = [
 
 export function open(place, [name]) {
   const path = `${BRIDGES}/${encodeURIComponent(name)}`;
-  const rules = new LiveTable({ label: "Rules", columns: RULE_COLUMNS, key: (each) => `${each.direction} ${each.name}`, empty: "None." });
+  const rules = new LiveTable({ label: "Rules", stacked: true, columns: RULE_COLUMNS, key: (each) => `${each.direction} ${each.name}`, empty: "None." });
   const about = h("p", { class: "quiet" });
   const edits = actionButton("Edit", () => attempt(edit));
   const pauses = actionButton("Pause", () => attempt(() => turn("pause")));

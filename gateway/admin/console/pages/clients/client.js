@@ -89,7 +89,7 @@ export function open(place, [name]) {
   const path = `${CLIENTS}/${encodeURIComponent(name)}`;
   const about = h("p", { class: "quiet" });
   const connections = h("div");
-  const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: flowKey, empty: "It consumes from no queue, and holds no messages." });
+  const flows = new LiveTable({ label: "Flows", stacked: true, columns: FLOW_COLUMNS, key: flowKey, empty: "It consumes from no queue, and holds no messages." });
   const subscriptions = subscriptionsOf(name);
   const charts = new GatheredCharts({ drawn: OF_CLIENT, label: "Since this page is open" });
   const rates = new Rates();

@@ -41,7 +41,7 @@ const VPN_COLUMNS = [
 
 export function open(place, [name]) {
   const path = `${LINKS}/${encodeURIComponent(name)}`;
-  const vpns = new LiveTable({ label: "Message VPNs", columns: VPN_COLUMNS, key: (each) => each.vpn_name, empty: "None is linked." });
+  const vpns = new LiveTable({ label: "Message VPNs", stacked: true, columns: VPN_COLUMNS, key: (each) => each.vpn_name, empty: "None is linked." });
   const about = h("p", { class: "quiet" });
   const figures = h("div");
   const edits = actionButton("Edit", () => attempt(edit), { ofNode: true });

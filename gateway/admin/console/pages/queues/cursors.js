@@ -16,6 +16,7 @@ export class Cursors {
     this.#queue = queue;
     this.#table = new LiveTable({
       label: "Durable cursors",
+      stacked: true,
       columns: [
         { title: "Cursor", value: (each) => each.name },
         { title: "State", value: (each) => each.state, cell: (each) => state(each) },

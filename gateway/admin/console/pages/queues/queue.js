@@ -74,7 +74,7 @@ export function open(place, [name]) {
   const rates = new Rates();
   const tiles = { in: new Tile("In /s"), settled: new Tile("Settled /s"), ready: new Tile("Ready"), unacked: new Tile("Unacked") };
   const partitions = new LiveTable({ label: "Partitions", columns: PARTITION_COLUMNS, key: (each) => String(each.number), sort: { column: 0, descending: false } });
-  const flows = new LiveTable({ label: "Flows", columns: FLOW_COLUMNS, key: (each) => each.id, sort: { column: 0, descending: false }, empty: "No consumer is bound." });
+  const flows = new LiveTable({ label: "Flows", stacked: true, columns: FLOW_COLUMNS, key: (each) => each.id, sort: { column: 0, descending: false }, empty: "No consumer is bound." });
   const charts = new TimeCharts({ path: `history/queues/${encodeURIComponent(name)}`, drawn: OF_QUEUE });
   const picture = new PartitionPicture(name);
   const cursors = new Cursors(name);
