@@ -39,6 +39,7 @@ class BindFlow:
     acknowledges: bool = False  # of a partitioned queue: it is sent its partitions, and acknowledges handoffs
     of_partition_max: int = UNBOUNDED  # maximum of unsettled messages of one partition
     rights: ClientRights | None = None  # of the client's connection; None: not a client
+    broker: str = ""  # the neighbor at which the client is connected; its name ends `client`. Empty: this broker
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.
@@ -198,6 +199,7 @@ class FlowOverview:
     activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER
     partitions: list[int]
     selector: str  # empty: it wants all messages
+    broker: str = ""  # the neighbor at which the client is connected; its name ends `client`. Empty: this broker
 
 
 @final
@@ -330,6 +332,7 @@ class BindBrowser:
     after: int = 0
     selector: Selector | None = None  # selects the messages shown
     rights: ClientRights | None = None  # of the client's connection; None: not a client
+    broker: str = ""  # as of BindFlow
 
 
 @dataclass(frozen=True, slots=True)

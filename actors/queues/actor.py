@@ -218,6 +218,7 @@ class QueueActor(LoopActor):
             protocol=message.protocol,
             selector=message.selector,
             of_partition_max=message.of_partition_max,
+            broker=message.broker,
         )
         core.flows[flow_id] = flow
         core.watch.binds(len(core.flows))

@@ -51,12 +51,16 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         unacked = sum(partition.in_flight_by_flow.get(flow_id, 0) for partition in partitions)
         activity = ACTIVE_CONSUMER if owned else INACTIVE
         window, text = flow.window.limit, _text(flow.selector)
-        flows.append(FlowOverview(flow_id, flow.client, flow.protocol, window, unacked, activity, owned, text))
+        flows.append(
+            FlowOverview(flow_id, flow.client, flow.protocol, window, unacked, activity, owned, text, flow.broker)
+        )
     for flow_id, browser in core.browsers.items():
         asked = browser.request
         seen = list(range(len(partitions))) if asked.partition_number is None else [asked.partition_number]
         window, text = asked.window, _text(asked.selector)
-        flows.append(FlowOverview(flow_id, asked.client, asked.protocol, window, 0, ACTIVE_BROWSER, seen, text))
+        flows.append(
+            FlowOverview(flow_id, asked.client, asked.protocol, window, 0, ACTIVE_BROWSER, seen, text, asked.broker)
+        )
     return QueueOverview(
         config=core.config,
         durable=core.target.durable,

@@ -18,7 +18,7 @@ HOLD_ANSWERS: Final = """void (() => {
     window.fetch = (...request) => new Promise(sent => held.push(() => sent(fetch(...request))));
     window.letAnswersCome = () => { window.fetch = fetch; for (const send of held) send(); };
 })()"""
-MANY: Final = 60  # rows of a form
+MANY: Final = 40  # rows of a form
 FOCUSED: Final = "document.activeElement.getAttribute('aria-label') ?? document.activeElement.name"
 LINE_PIXELS_MIN: Final = 50  # of the colour of a series; its legend is no part of the canvas
 # How many pixels of a chart have the colour of its first series, in each chart of the page.
@@ -124,7 +124,7 @@ def test_a_queue_is_created_and_deleted(page: FirefoxPage, running: GatewayProce
 
 
 def test_rows_of_a_form_are_added_removed_and_marked_wrong(page: FirefoxPage, running: GatewayProcess) -> None:
-    """There are many of them. The keyboard goes through them in order, and an error is at the one that it belongs to."""
+    """There are many of them. The keyboard goes through them in order, and an error is at the row that has it."""
     rules = [{"topic": f"t/{number}", "qos": 1} for number in range(1, MANY + 1)]
     body = {"name": "rows", "remote_url": "mqtt://127.0.0.1:1", "enabled": False, "outgoing": rules}
     made = HTTP.post(f"{running.admin_url}/bridges", json=body)

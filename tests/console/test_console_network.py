@@ -153,20 +153,27 @@ def test_a_queue_of_another_broker_is_found_shown_browsed_and_not_changed(
 def test_a_consumer_at_another_broker_leads_to_the_link_and_not_to_a_client_that_is_not_here(
     page: Page, running: GatewayProcess, other: GatewayProcess
 ) -> None:
-    """docs/concepts/networks.md: it is shown as NAME@BROKER. A client may have such a name of its own."""
+    """docs/concepts/networks.md: it is shown as NAME@BROKER. A client here may have such a name of its own."""
     url = f"url=flow://127.0.0.1:{other.ports['flow']}"
     assert running.command("link", "create", "there", url).returncode == 0
-    running.create_queue("shared", access_type="non-exclusive")
+    running.create_queue("shared", access_type="non-exclusive", partition_count=2)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
     with (
-        client_of(running, "ada@desk") as ada,
+        client_of(running, "ada@there") as ada,
         ada.consumer("shared"),
         client_of(other, "worker") as worker,
         worker.consumer("shared"),
     ):
         go(page, "queues/shared")
-        expect(row(page, "worker@there", table="Flows").get_by_role("link")).to_have_count(1)
-        row(page, "ada@desk", table="Flows").get_by_role("link", name="ada@desk").click()
-        expect(page.locator("h1")).to_have_text("ada@desk")
+        for table in ("Flows", "Partitions"):
+            expect(row(page, "worker@there", table=table).get_by_role("link")).to_have_attribute(
+                "href", "#/network/there"
+            )
+            expect(row(page, "ada@there", table=table).get_by_role("link")).to_have_text("ada@there")
+        assert not [each for each in asked if each.endswith("/links")], "the queue itself says where its consumers are"
+        row(page, "ada@there", table="Flows").get_by_role("link", name="ada@there").click()
+        expect(page.locator("h1")).to_have_text("ada@there")
         expect(page.get_by_role("button", name="Disconnect")).to_be_enabled()
         page.go_back()
         row(page, "worker@there", table="Flows").get_by_role("link", name="there").click()

@@ -7,7 +7,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ from sluicegate.storage.errors import FolderInUse
 from support.http.plain import HTTP
 from support.mqtt import packets as mqtt
 from support.mqtt.raw_client import RawClient
+from support.operations.console_traffic import client_of
 from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess
 
@@ -130,6 +131,26 @@ def test_a_queue_is_changed_at_this_machine_and_those_between_brokers_are_not_co
         lambda: HTTP.get(sales, timeout=ANSWER_S).json()["endpoint_count"] == 1, within_s=ANSWER_S, what="one queue"
     )
     HTTP.delete(sales, params={"force": "true"}, timeout=ANSWER_S).raise_for_status()
+
+
+def test_a_queue_shows_that_a_consumer_is_at_another_broker_of_this_machine(machine: MachineProcess) -> None:
+    """So the console leads to the client, and not to a link."""
+    for queue, home in (("one", FIRST), ("two", SECOND)):
+        assert creates(machine, name=queue, home=home).status_code == 201
+    with client_of(machine, "worker") as client, client.consumer("one"), client.consumer("two"):
+        found = {home_of(machine, queue): consumer_of(machine, queue) for queue in ("one", "two")}
+    (broker,) = {each["broker"] for each in found.values() if each["broker"]}
+    (other,) = {FIRST, SECOND} - {broker}
+    assert [(each["client"], each["of_machine"]) for each in (found[broker], found[other])] == [
+        ("worker", False),
+        (f"worker@{broker}", True),
+    ]
+
+
+def consumer_of(machine: MachineProcess, queue: str) -> dict[str, Any]:
+    """Return the only flow of a queue."""
+    (flow,) = cast("list[dict[str, Any]]", machine.queue(queue)["flows"])
+    return flow
 
 
 def test_the_history_is_that_of_both_brokers_together(machine: MachineProcess) -> None:

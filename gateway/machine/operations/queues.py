@@ -52,9 +52,12 @@ class QueueOperations(Rules):
             raise Refused(f"broker {home} {broker.absence}")
         return broker
 
-    @staticmethod
-    def _view_of(broker: str, view: QueueView) -> QueueView:
-        return view if view.broker else replace(view, broker=broker, of_machine=True)
+    def _view_of(self, broker: str, view: QueueView) -> QueueView:
+        if view.broker:
+            return view
+        here = {each.name for each in self._machine.brokers}
+        flows = tuple([replace(each, of_machine=each.broker in here) for each in view.flows])
+        return replace(view, broker=broker, of_machine=True, flows=flows)
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""

@@ -105,6 +105,7 @@ def flow_view(flow: FlowOverview) -> FlowView:
         activity=flow.activity,
         partitions=tuple(flow.partitions),
         selector=flow.selector or None,
+        broker=flow.broker,
     )
 
 

@@ -68,6 +68,7 @@ class Flow:
     __slots__ = (
         "address",
         "bound_order",
+        "broker",
         "client",
         "flow_id",
         "holdings",
@@ -90,10 +91,12 @@ class Flow:
         protocol: str = "mqtt",
         selector: Selector | None = None,
         of_partition_max: i64 = UNBOUNDED,
+        broker: str = "",
     ) -> None:
         self.flow_id = flow_id  # unique on this node
         self.queue_name = queue_name
         self.client = client  # client id or container id; a client that returns under it gets its partitions again
+        self.broker = broker  # the neighbor at which the client is connected; empty: this broker
         self.address = address  # where deliveries and flow states go
         self.window = window
         self.holdings: list[RangeSet] = []  # unsettled messages, for each partition it takes messages from

@@ -151,6 +151,20 @@ async def test_the_broker_of_a_client_shows_its_flows_at_a_queue_of_a_neighbor(n
             assert (standby.flow.activity, standby.flow.unacked_count) == ("inactive", 0)
 
 
+async def test_a_queue_shows_at_which_broker_each_consumer_is(network: Brokers) -> None:
+    """A client of its own broker may be called as if it were at another one."""
+    await queue_at_b(network, access_type="non-exclusive")
+    async with (
+        FlowClient(network["a"].flow_port, name="far") as far,
+        FlowClient(network["b"].flow_port, name="near@a") as near,
+    ):
+        await far.binds("q")
+        await near.binds("q")
+        for broker in ("a", "b"):  # asked at either
+            view = await NodeOperations(network[broker].node).show_queue("q")
+            assert {(each.client, each.broker) for each in view.flows} == {("far@a", "a"), ("near@a", "")}
+
+
 async def test_a_standby_at_another_broker_takes_over_an_exclusive_queue(network: Brokers) -> None:
     await queue_at_b(network)
     active = await consumer(network, "active", at="b")

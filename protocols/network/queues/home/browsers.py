@@ -68,7 +68,18 @@ class HomeBrowsers(HomeBindings[_Browser]):
 
         def request(selector: Selector | None) -> BindBrowser:
             address = self._cell.inbox
-            return BindBrowser(browser.flow_id, client, protocol, user, address, window, number, after, selector)
+            return BindBrowser(
+                browser.flow_id,
+                client,
+                protocol,
+                user,
+                address,
+                window,
+                number,
+                after,
+                selector,
+                broker=self._neighbor,
+            )
 
         self._bind(browser, note.text(0), note.text(4), request)
 

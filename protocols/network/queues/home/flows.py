@@ -177,6 +177,7 @@ class HomeFlows(HomeBindings[_Lent]):
                 protocol,
                 selector=selector,
                 of_partition_max=of_partition_max,
+                broker=self._neighbor,
             )
             found.acknowledges = acknowledges
             return found

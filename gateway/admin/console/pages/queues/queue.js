@@ -13,7 +13,7 @@ import { TimeCharts } from "../../widgets/time-charts.js";
 import { attributeName, attributeValue } from "../../widgets/units.js";
 import { count, counted, moment, protocolName, rate, size, words } from "../../widgets/words.js";
 import { clientAddress } from "../clients/clients.js";
-import { LINKS, linkAddress } from "../network/network.js";
+import { linkAddress } from "../network/network.js";
 import { Cursors } from "./cursors.js";
 import { queueAddress } from "./figures.js";
 import { PartitionPicture } from "./partitions.js";
@@ -22,31 +22,18 @@ import { queueNames } from "./queues.js";
 const MEGABYTE = 1024 * 1024; // of the quota
 
 /**
- * The consumer of a partition or flow, with a link to its page, or to the network link behind which it is connected. Network
- * links themselves and clients at other brokers have no page here.
+ * The consumer of a partition or flow, with a link to its page, or to the network link behind which it is connected: it is
+ * then NAME@BROKER. Network links themselves, and the clients of a queue at another broker, have no page here.
  */
-function consumer({ client, at: { broker, isHere, neighbors } }) {
+function consumer({ client, isHere, broker, of_machine: isOfMachine }) {
   if (!client || !isHere || client.startsWith("#link/")) return client ?? "–";
-  const cut = client.lastIndexOf("@"); // NAME@BROKER is connected to another broker
-  const [name, other] = [client.slice(0, cut), client.slice(cut + 1)];
-  if (cut >= 0 && areOfOneMachine(broker, other)) return page(clientAddress(name), client);
-  if (cut < 0 || neighbors?.has(other) === false) return page(clientAddress(client), client);
-  return neighbors ? h("span", {}, `${name}@`, page(linkAddress(other), other)) : client;
+  if (!broker) return page(clientAddress(client), client);
+  const name = client.slice(0, -(broker.length + 1));
+  if (isOfMachine) return page(clientAddress(name), client);
+  return seesNode() ? h("span", {}, `${name}@`, page(linkAddress(broker), broker)) : client;
 }
 
 const page = (address, text) => h("a", { href: address, tabindex: -1 }, text);
-
-/** Return the names of the neighbors if a client may be connected to one; null if this account may not know them. */
-async function neighborsOf(clients) {
-  if (!clients.some((each) => each?.includes("@"))) return new Set();
-  return seesNode() ? new Set((await get(LINKS)).links.map((each) => each.name)) : null;
-}
-
-/** Whether two brokers belong to one machine, by their names: `node`, `node-2`, `node-3`. */
-function areOfOneMachine(one, other) {
-  const without = (name) => name.replace(/-\d+$/, "");
-  return one !== "" && (without(one) === other || one === without(other) || without(one) === without(other));
-}
 
 const PARTITION_COLUMNS = [
   { title: "No.", value: (each) => each.number, numeric: true },
@@ -152,14 +139,12 @@ export function open(place, [name]) {
     const quota = config.max_msg_spool_usage * MEGABYTE;
     spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
     const isHere = broker === "";
-    const neighbors = isHere ? await neighborsOf([...view.partitions, ...view.flows].map((each) => each.client)) : null;
-    const at = { broker: view.broker, isHere, neighbors };
-    const placed = (each) => ({ ...each, at });
-    partitions.show(view.partitions.map(placed));
+    const consumers = new Map(view.flows.map((each) => [each.id, { ...each, isHere }]));
+    partitions.show(view.partitions.map((each) => ({ ...consumers.get(each.flow_id), ...each, isHere })));
     ofPartitions.hidden = !config.partition_count && view.partitions.length < 2;
     charts.element.hidden = Boolean(broker); // another broker keeps it
     await Promise.all([broker ? null : charts.refresh(), broker ? null : picture.show(view)]);
-    flows.show(view.flows.map(placed));
+    flows.show([...consumers.values()]);
     losses.replaceChildren(facts(totals(view), { many: true }));
     const now = facts(defined(view), { many: true });
     if (!definition.firstChild?.isEqualNode(now)) definition.replaceChildren(now); // a selection in it stays
