@@ -39,7 +39,7 @@ function field(label, input, hint = "") {
 
 function checkbox(name, label, { hint = "", why = null } = {}) {
   const input = h("input", { type: "checkbox", name, disabled: why !== null });
-  return { input, element: h("div", {}, h("label", { class: "check", title: why }, input, ` ${label}`), h("small", { class: "quiet" }, ` ${why ?? hint}`)) };
+  return { input, element: h("div", {}, h("label", { class: "check", title: why }, input, ` ${label}`), why || hint ? h("p", { class: "hint" }, why ?? hint) : null) };
 }
 
 // --- export ---

@@ -33,7 +33,7 @@ export function eventTable(label) {
       { title: "Level", value: (each) => each.level, wide: true },
       { title: "Event", value: (each) => each.text, cell: text, long: true },
       { title: "Message VPN", value: (each) => each.vpn ?? "–", wide: true },
-      { title: "Name", value: (each) => each.event, cell: (each) => h("span", { class: "quiet" }, each.event), wide: true },
+      { title: "Name", value: (each) => each.event, cell: (each) => h("span", { class: "quiet" }, each.event), wide: true, whole: true },
     ],
     key: keyOf,
     empty: "No events yet.",

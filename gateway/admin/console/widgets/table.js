@@ -6,8 +6,9 @@ const LONG_CHARS = 20; // a shorter text is never cut off
 const ROWS_MAX = 500; // in the page at once; a filter finds the others
 
 /**
- * Columns are `{title, about, value, cell, numeric, wide, long}`. `value(row)` is the sort key and, without `cell(row)`, the text.
- * `about` explains the title under the pointer. A cell is a text or an element. `wide` columns are hidden on phones, and `long` ones wrap.
+ * Columns are `{title, about, value, cell, numeric, wide, long, whole}`. `value(row)` is the sort key and, without `cell(row)`, the text.
+ * `about` explains the title under the pointer. A cell is a text or an element. `wide` columns are hidden on phones, `long` ones wrap, and
+ * those that are `whole` are never cut off.
  * On a phone each row of a `stacked` table is a list of all its columns, with their titles.
  */
 export class LiveTable {
@@ -121,7 +122,7 @@ function fill(cell, content) {
 }
 
 function classOf(column) {
-  const classes = [column.numeric && "number", column.wide && "wide", column.long && "long"];
+  const classes = [column.numeric && "number", column.wide && "wide", column.long && "long", column.whole && "whole"];
   return classes.filter(Boolean).join(" ") || null;
 }
 

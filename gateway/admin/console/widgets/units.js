@@ -30,7 +30,12 @@ const WORD = new RegExp(`\\b(${Object.keys(WORDS).join("|")})\\b`, "g");
 
 /** The name of an attribute as words, without a unit: its value has it. */
 export function attributeName(name) {
-  return h("span", { title: name }, words(name.replace(UNIT, "")).replaceAll(WORD, (each) => WORDS[each]));
+  return h("span", { title: name }, attributeText(name));
+}
+
+/** The same as a text. */
+export function attributeText(name) {
+  return words(name.replace(UNIT, "")).replaceAll(WORD, (each) => WORDS[each]);
 }
 
 /** The kind of amount that an attribute is; undefined for other values. */

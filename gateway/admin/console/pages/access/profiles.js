@@ -7,14 +7,14 @@ import { ask, askToDelete, attempt, show } from "../../widgets/dialogs.js";
 import { facts, h } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { attributeName } from "../../widgets/units.js";
-import { count, counted, words } from "../../widgets/words.js";
+import { counted, words } from "../../widgets/words.js";
 
 export const PROFILES = "profiles";
 
 const MADE_HERE = "operator"; // the origin of profiles that can be changed here
 
-let wordsOf = (_, value) => count(value); // of the settings of a client profile, once its schema is known
-const limit = (title, name, more = {}) => ({ title, value: (each) => each[name], cell: (each) => wordsOf(name, each[name]), numeric: true, ...more });
+let wordsOf = null; // of the settings of a client profile, once its schema is known
+const limit = (title, name, more = {}) => ({ title, value: (each) => each[name], cell: (each) => (wordsOf ? wordsOf(name, each[name]) : "…"), numeric: true, ...more });
 
 const CLIENT = {
   noun: "client profile",
@@ -49,16 +49,19 @@ export function open(place) {
   );
 
   async function refresh() {
-    const [found, known] = await Promise.all([get(PROFILES), valueWords(CLIENT.schema)]);
-    wordsOf = known;
-    kinds[0].table.show(found.client_profiles);
+    const found = await get(PROFILES);
     kinds[1].table.show(found.acl_profiles);
+    kinds[0].table.show(found.client_profiles);
+    if (wordsOf) return;
+    wordsOf = await valueWords(CLIENT.schema); // the gateway takes a moment to make it for the first time
+    kinds[0].table.show(found.client_profiles);
   }
 
   function profileTable(kind) {
     const remove = (each) => (each.origin === MADE_HERE ? h("span", { class: "row-tools" }, actionButton("Edit", () => attempt(() => change(kind, each)), { kind: "wide" }), actionButton("Delete", () => drop(kind, each.name))) : null);
     const table = new LiveTable({
       label: `${capital(kind.noun)}s`,
+      stacked: true,
       columns: [
         { title: "Name", value: (each) => each.name },
         ...kind.columns,
@@ -105,15 +108,16 @@ export function open(place) {
 }
 
 /** Show a profile that cannot be changed here. */
-function showProfile(kind, { name, origin, ...settings }) {
-  const lines = Object.entries(settings).map(([setting, value]) => [attributeName(setting), settingWords(setting, value)]);
+async function showProfile(kind, { name, origin, ...settings }) {
+  const known = await valueWords(CLIENT.schema);
+  const lines = Object.entries(settings).map(([setting, value]) => [attributeName(setting), settingWords(known, setting, value)]);
   const why = origin === MADE_HERE ? "Your account may not change it." : "It is defined in the configuration file, and can only be changed there.";
   show(name, h("div", {}, h("p", { class: "quiet" }, `${capital(kind.noun)}. ${why}`), facts(lines)));
 }
 
-function settingWords(setting, value) {
+function settingWords(known, setting, value) {
   if (Array.isArray(value)) return value.map((each) => (typeof each === "string" ? each : `${each.topic} (${each.syntax})`)).join(", ") || "none";
-  return wordsOf(setting, value);
+  return known(setting, value);
 }
 
 /** What a client profile forbids, as words. */

@@ -172,7 +172,7 @@ function connection(view) {
 }
 
 function section(title, columns, rows, key, empty) {
-  const table = new LiveTable({ label: title, columns, key, empty });
+  const table = new LiveTable({ label: title, stacked: true, columns, key, empty });
   table.show(rows);
   return h("div", {}, h("h3", {}, title), table.element);
 }

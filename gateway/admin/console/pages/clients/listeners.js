@@ -30,6 +30,7 @@ function encryption(each) {
 export function open(place) {
   const table = new LiveTable({
     label: "Listeners",
+    stacked: true,
     columns: COLUMNS,
     key: (each) => each.name,
     sort: { column: 0, descending: false },

@@ -1,10 +1,12 @@
 // Subscriptions of clients and queues; with a topic, who gets a message that is published to it.
 
 import { get } from "../../api/admin.js";
+import { seesNode } from "../../widgets/access.js";
 import { attempt } from "../../widgets/dialogs.js";
 import { h } from "../../widgets/elements.js";
 import { ROWS_MAX, anywhere, listing } from "../../widgets/listing.js";
 import { LiveTable } from "../../widgets/table.js";
+import { linkAddress } from "../network/network.js";
 import { queueAddress } from "../queues/figures.js";
 import { clientAddress } from "./clients.js";
 
@@ -26,6 +28,7 @@ const COLUMNS = [
 ];
 
 function destination({ destination_name: name, destination_type: type }) {
+  if (type === "R") return seesNode() ? h("a", { href: linkAddress(name), tabindex: -1 }, name) : name;
   if (type === "C") return h("a", { href: clientAddress(name), tabindex: -1 }, name);
   return type === "Q" ? h("a", { href: queueAddress(name), tabindex: -1 }, name) : name;
 }

@@ -6,12 +6,14 @@ import { attributeFields, changedAttributes } from "../../widgets/attributes.js"
 import { ask, askToDelete, attempt } from "../../widgets/dialogs.js";
 import { h } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
+import { attributeText, attributeValue } from "../../widgets/units.js";
 
 const path = (name) => `queue-templates/${encodeURIComponent(name)}`;
 
 export function open(place) {
   const table = new LiveTable({
     label: "Queue templates",
+    stacked: true,
     columns: [
       { title: "Name", value: (each) => each.name },
       { title: "For queues", value: (each) => each.queue_name_filter },
@@ -66,5 +68,5 @@ export function open(place) {
 }
 
 function sets({ name, queue_name_filter, durability_override, ...attributes }) {
-  return Object.entries(attributes).map(([attribute, value]) => `${attribute}=${value}`).join("  ") || "–";
+  return Object.entries(attributes).map(([attribute, value]) => `${attributeText(attribute)}: ${attributeValue(attribute, value)}`).join(", ") || "–";
 }
