@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from operator import lshift, mul
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,6 +41,11 @@ def edit_queue(page: Page, running: GatewayProcess, name: str, **attributes: Any
     return page.locator("dialog[open]")
 
 
+def definition(running: GatewayProcess, name: str) -> dict[str, Any]:
+    """Return the attributes of a queue."""
+    return cast("dict[str, Any]", running.queue(name)["config"])
+
+
 def test_sizes_and_times_of_a_queue_are_shown_and_typed_with_units(
     page: Page, running: GatewayProcess, own: Own
 ) -> None:
@@ -58,7 +63,7 @@ def test_sizes_and_times_of_a_queue_are_shown_and_typed_with_units(
     typed = {"max_msg_size": "1.5mib", "redelivery_delay_max_interval_ms": "90 S", "max_ttl": "2 h"}
     plain = {"max_msg_spool_usage": "300", "consumer_ack_timeout_ms": "1500", "expires_unbound_s": "86400"}
     answer(page, "Change", **typed, **plain)
-    config = running.queue(name)["config"]
+    config = definition(running, name)
     assert (config["max_msg_size"], config["max_msg_spool_usage"]) == (3 << 19, 300)
     assert (config["redelivery_delay_max_interval_ms"], config["consumer_ack_timeout_ms"]) == (90_000, 1500)
     assert (config["max_ttl"], config["expires_unbound_s"]) == (7200, 86_400)
@@ -67,7 +72,7 @@ def test_sizes_and_times_of_a_queue_are_shown_and_typed_with_units(
 
     page.get_by_role("button", name="Edit").click()
     answer(page, "Change", max_ttl="No limit", expires_unbound_s="0", max_msg_size="")
-    config = running.queue(name)["config"]
+    config = definition(running, name)
     assert (config["max_ttl"], config["expires_unbound_s"]) == (0, 0)
     assert config["max_msg_size"] == 10 * MEGABYTES, "an empty field is the default, as its placeholder says"
 
@@ -110,7 +115,7 @@ def test_what_is_typed_in_another_unit_changes_nothing(page: Page, running: Gate
     HTTP.patch(f"{running.admin_url}/queues/{name}", json={"max_msg_size": 5})
     dialog.locator("[name=max_msg_size]").fill("10000 kB")
     answer(page, "Change", max_ttl="60")
-    assert running.queue(name)["config"]["max_msg_size"] == 5, "the change of another operator stays"
+    assert definition(running, name)["max_msg_size"] == 5, "the change of another operator stays"
 
 
 def test_amounts_in_rows_have_units(page: Page, running: GatewayProcess, own: Own) -> None:
