@@ -20,6 +20,11 @@ ABOUT_THE_FILE: Final = (
     "vhost_created_at",
 )  # fmt: skip
 LISTS: Final = ("queues", "exchanges", "bindings", "policies", "permissions", "topic_permissions")
+VHOST_OPTIONS: Final = {
+    "default_queue_type": "there is one type of queue: what a client creates is durable, or temporary and its own",
+    "protected_from_deletion": "a message VPN is deleted by who edits the configuration",
+    "tracing": "messages are not copied to an exchange: `sluicegate client trace` shows what one client does",
+}
 PROTOCOLS: Final = (
     "clients of AMQP 0.9.1 and STOMP have to use AMQP 1.0, MQTT or the flow protocol; ports and certificates are in "
     "rabbitmq.conf, which is not read: listeners have their defaults, on this machine only"
@@ -73,6 +78,7 @@ def _vhosts(root: Item, imported: Imported) -> list[VirtualHost]:
             text = f"clients name it: USER@{vhost.vpn} (MQTT: not {name}:USER), or the AMQP host name vhost:{vhost.vpn}"
             imported.report.differs(item.setting(), text)
         item.skip("name", "metadata", "description", "tags", "default_queue_type", "protected_from_deletion", "tracing")
+        _note_options(item, imported.report)
         limits = item.values.get("limits")
         if isinstance(limits, dict):
             take_limits(item.inner("limits"), vhost, imported)
@@ -81,6 +87,15 @@ def _vhosts(root: Item, imported: Imported) -> list[VirtualHost]:
     if not found:
         _vhost(ROOT, found, imported)
     return [*found.values()]
+
+
+def _note_options(item: Item, report: Report) -> None:
+    """Note what a virtual host is told to do and a message VPN does not. Its description and tags do nothing."""
+    metadata = item.values.get("metadata")
+    for each in (item, *((item.inner("metadata"),) if isinstance(metadata, dict) else ())):
+        for key, text in VHOST_OPTIONS.items():
+            if each.values.get(key) not in (None, False, "", "undefined", "classic"):
+                report.differs(each.setting(key), text)
 
 
 def _vhost(name: str, found: dict[str, VirtualHost], imported: Imported) -> VirtualHost:

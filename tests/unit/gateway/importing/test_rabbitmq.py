@@ -447,3 +447,14 @@ def test_a_shovel_within_one_broker_says_what_to_do(tmp_path: Path) -> None:
     parameter = {"component": "shovel", "name": "move", "vhost": "/", "value": ends}
     made = imported(tmp_path, queues=[queue("a"), queue("b")], parameters=[parameter])
     assert any("within one broker" in note.text for note in made.report.part(Part.NOT_TAKEN))
+
+
+def test_what_a_virtual_host_is_told_to_do_is_in_the_report(tmp_path: Path) -> None:
+    vhosts = [
+        {"name": "/", "metadata": {"default_queue_type": "quorum", "description": "of sales"}},
+        {"name": "plain", "default_queue_type": "classic", "tracing": False},
+    ]
+    said = [note.setting.text for note in imported(tmp_path, vhosts=vhosts).report.part(Part.DIFFERS)]
+    assert [text for text in said if "default_queue_type" in text or "tracing" in text] == [
+        "virtual host '/': default_queue_type: \"quorum\""
+    ]
