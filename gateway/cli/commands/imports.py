@@ -4,7 +4,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, Protocol
 
 import typer
@@ -32,6 +32,16 @@ NodeOption = Annotated[
     str | None, typer.Option("--node", metavar="NAME", help="Name of the new broker. Default: that of this machine.")
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the files of an earlier import.")]
+VolumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--volume",
+        "-v",
+        metavar="HERE:INSIDE",
+        help="Where a folder of mosquitto's container is here, as docker takes it: ./config:/mosquitto/config. "
+        "May be repeated.",
+    ),
+]
 INTO_DEFAULT: Final = Path("imported")
 
 
@@ -58,20 +68,25 @@ class DiskFiles:
 def mosquitto(
     file: FileArgument,
     into: IntoOption = INTO_DEFAULT,
+    volume: VolumeOption = None,
     node: NodeOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take over a mosquitto.conf, with its password file, ACL file and bridges."""
     from sluicegate.gateway.importing.mosquitto import import_mosquitto  # late: each command needs one of the importers
+    from sluicegate.gateway.importing.mosquitto.volumes import parse_volume
 
-    _import(
-        file,
-        into,
-        force,
-        as_json,
-        lambda folder: import_mosquitto(str(file), DiskFiles(), node=_name(node), folder=folder),
-    )
+    try:
+        volumes = [parse_volume(text) for text in volume or ()]
+    except ValueError as problem:
+        raise CommandFailed(f"--volume: {problem}", exit_code=USAGE) from None
+    volumes = [each._replace(here=PurePosixPath(Path(each.here).resolve())) for each in volumes]
+
+    def translate(folder: str) -> Imported:
+        return import_mosquitto(str(file), DiskFiles(), node=_name(node), folder=folder, volumes=volumes)
+
+    _import(file, into, force, as_json, translate)
 
 
 @app.command("rabbitmq")

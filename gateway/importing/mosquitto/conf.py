@@ -4,12 +4,14 @@ As mosquitto 2.0 reads it: options before the first `listener` that are of liste
 `connection` those of bridges are of that bridge; all others may stand anywhere.
 """
 
+import errno
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, Protocol, final
 
+from sluicegate.gateway.importing.mosquitto.volumes import PATHS, Volume, path_here
 from sluicegate.gateway.importing.report import ImportFailed, Setting, is_secret
 
 INCLUDES_MAX: Final = 100  # files
@@ -120,9 +122,10 @@ class MosquittoConf:
 
 @final
 class _Reader:
-    def __init__(self, files: SourceFiles) -> None:
+    def __init__(self, files: SourceFiles, volumes: Sequence[Volume]) -> None:
         self.conf = MosquittoConf()
         self._files = files
+        self._volumes = volumes
         self._file_count = 0
         self._listener = self.conf.default
         self._bridge: Block | None = None
@@ -136,7 +139,10 @@ class _Reader:
         for number, raw in enumerate(text.split("\n"), 1):
             stripped = raw.strip()
             if stripped and not stripped.startswith("#"):
-                self._take(_line(f"{path}:{number}", stripped))
+                line = _line(f"{path}:{number}", stripped)
+                if line.name in PATHS:
+                    line = replace(line, value=path_here(line.value, self._volumes))
+                self._take(line)
 
     def _take(self, line: Line) -> None:
         self.conf.lines.append(line)
@@ -185,16 +191,17 @@ class _Reader:
         try:
             names = self._files.names(line.value)
         except OSError as problem:
-            raise ImportFailed(line.where, f"include_dir {line.value!r}: {problem.strerror}") from None
+            reason = f"include_dir {line.value!r}: {problem.strerror}{_advice(problem)}"
+            raise ImportFailed(line.where, reason) from None
         key: Callable[[str], str] = str.lower  # as mosquitto orders them
         for name in sorted(names, key=key):
             if name.endswith(".conf"):
                 self.read(str(PurePath(line.value) / name), line)
 
 
-def read_conf(path: str, files: SourceFiles) -> MosquittoConf:
-    """Read a configuration with the folders that it includes. Raises ImportFailed."""
-    reader = _Reader(files)
+def read_conf(path: str, files: SourceFiles, volumes: Sequence[Volume] = ()) -> MosquittoConf:
+    """Read a configuration with the folders that it includes, which may be in volumes. Raises ImportFailed."""
+    reader = _Reader(files, volumes)
     reader.read(path, None)
     return reader.conf
 
@@ -205,9 +212,17 @@ def read_text(files: SourceFiles, path: str, where: str) -> str:
     try:
         return files.text(path)
     except OSError as problem:
-        raise ImportFailed(place, f"{file} cannot be read: {problem.strerror}") from None
+        advice = _advice(problem) if where else ""
+        raise ImportFailed(place, f"{file} cannot be read: {problem.strerror}{advice}") from None
     except ValueError as problem:
         raise ImportFailed(place, f"{file} cannot be read: {problem}") from None
+
+
+def _advice(problem: OSError) -> str:
+    """Return what to do about a file that the configuration names and that cannot be read."""
+    if problem.errno != errno.ENOENT:
+        return ""
+    return ". If that is its path in a container, say where it is here: --volume ./config:/mosquitto/config"
 
 
 def _line(where: str, text: str) -> Line:

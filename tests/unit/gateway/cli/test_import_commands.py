@@ -101,3 +101,16 @@ def test_listeners_without_their_certificate_are_off_and_the_rest_starts(nobody:
     printed = nobody.run("import", "mosquitto", "source", "--into", "made")
     assert "there is no file 'gone.pem'" in printed
     assert [*load(tmp_path / "made" / "sluicegate.yaml").listeners.enabled()] == ["mqtt"]
+
+
+def test_paths_in_a_container_are_found_by_its_volumes(nobody: Shell, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "passwords").write_text(f"ann:{HASH}\n")
+    conf = "listener 1883\npassword_file /mosquitto/config/passwords\n"
+    (tmp_path / "config" / "mosquitto.conf").write_text(conf)
+    command = ("import", "mosquitto", "config/mosquitto.conf", "--into", "made")
+    assert "--volume ./config:/mosquitto/config" in nobody.run(*command, expect=USAGE)
+    assert "allowed: HERE:INSIDE" in nobody.run(*command, "--volume", "config", expect=USAGE)
+    nobody.run(*command, "-v", "./config:/mosquitto/config:ro")
+    config = load(tmp_path / "made" / "sluicegate.yaml")
+    assert [each.name for each in config.authentication.users] == ["ann"]

@@ -10,6 +10,7 @@ from sluicegate.gateway.importing.imported import Imported
 from sluicegate.gateway.importing.mosquitto import import_mosquitto
 from sluicegate.gateway.importing.mosquitto.conf import OF_BRIDGES, OF_LISTENERS, read_conf
 from sluicegate.gateway.importing.mosquitto.general import DIFFERENT, NOTHING_LIKE_IT, TAKEN
+from sluicegate.gateway.importing.mosquitto.volumes import parse_volume
 from sluicegate.gateway.importing.report import ImportFailed, Part
 from support.importing.sources import Texts, loaded, notes
 
@@ -111,6 +112,35 @@ def test_folders_are_included_in_the_order_of_names(tmp_path: Path) -> None:
     )
     assert loaded(made, tmp_path).mqtt.keep_alive_s_max == 20
     assert notes(made, Part.DIFFERS)["max_keepalive 10"] == "d/B.conf:1 has it again: that one counts"
+
+
+def test_paths_in_a_container_are_those_of_its_volumes(tmp_path: Path) -> None:
+    conf = "listener 8883\ncertfile /etc/certs/server.pem\nkeyfile /mosquitto/config/tls/key.pem\n"
+    conf += "password_file /mosquitto/config/passwords\ninclude_dir /mosquitto/config/conf.d\n"
+    files = {f"{tmp_path}/own/passwords": f"ann:{HASH}\n", f"{tmp_path}/own/conf.d/more.conf": "max_keepalive 60\n"}
+    volumes = [f"{tmp_path}/data:/mosquitto", f"{tmp_path}/own:/mosquitto/config:ro", f"{tmp_path}/tls:/etc/certs"]
+    made = import_mosquitto(
+        "main",
+        Texts(main=conf, **files),
+        node="here",
+        folder=str(tmp_path),
+        volumes=[parse_volume(each) for each in volumes],
+    )
+    listener = made.configuration["listeners"]["mqtt_tls"]
+    assert listener["certificate"] == f"{tmp_path}/tls/server.pem"
+    assert listener["key"] == f"{tmp_path}/own/tls/key.pem"
+    assert [each["name"] for each in made.configuration["authentication"]["users"]] == ["ann"]
+
+
+@pytest.mark.parametrize("text", ["config", ":/mosquitto", "./config:mosquitto", "a:/b:ro:x", ""])
+def test_what_is_no_volume_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="allowed: HERE:INSIDE"):
+        parse_volume(text)
+
+
+def test_a_file_that_is_not_here_may_be_in_a_container(tmp_path: Path) -> None:
+    with pytest.raises(ImportFailed, match=r"main:1: .*--volume \./config:/mosquitto/config"):
+        imported(tmp_path, "password_file /mosquitto/config/passwords\n")
 
 
 def test_users_keep_their_hashes_and_get_their_topics(tmp_path: Path) -> None:
