@@ -84,6 +84,8 @@ def _servers(node: Node) -> Iterator[Sample]:
         yield Sample("sluicegate_certificate_not_after_timestamp_seconds", validity.ends_s, (listener,))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
+    for status, count in node.http.error_responses.items():
+        yield Sample("sluicegate_http_error_responses_total", count, (str(status),))
     yield Sample("sluicegate_publishers_paused", paused_count)
     yield Sample("sluicegate_slow_subscribers", slow_count)
     yield Sample("sluicegate_unfinished_bytes", int(node.services.unfinished.used_bytes))

@@ -33,6 +33,11 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
         super().__init__(services, message_vpns)
 
     @property
+    def error_responses(self) -> Mapping[int, int]:
+        """How many responses had each status of 400 and above."""
+        return self._heads.errors
+
+    @property
     def message_bytes_max(self) -> int:
         """There is no WebSocket."""
         return 0

@@ -79,6 +79,7 @@ CLIENTS: Final[tuple[Metric, ...]] = (
         "Connections closed after a protocol error",
         ("protocol", "reason"),
     ),
+    Metric("sluicegate_http_error_responses_total", COUNTER, "Requests of HTTP clients that failed", ("status",)),
     Metric(
         "sluicegate_certificate_not_before_timestamp_seconds",
         GAUGE,

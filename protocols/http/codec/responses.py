@@ -33,6 +33,7 @@ NOT_IMPLEMENTED: Final = 501
 UNAVAILABLE: Final = 503
 REPLY_TIMEOUT: Final = 504
 VERSION_NOT_SUPPORTED: Final = 505
+ERROR_MIN: Final = 400  # statuses from here on say that a request failed
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES: Final = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in http.HTTPStatus}
@@ -90,10 +91,14 @@ def error_document(problem: HttpProblem, accept: str) -> tuple[bytes, bytes]:
 
 @final
 class ResponseHeads:
-    """Makes the heads of all responses of a node: status line, Date (RFC 9110 6.6.1), the response's own headers."""
+    """Makes the heads of all responses of a node: status line, Date (RFC 9110 6.6.1), the response's own headers.
+
+    `errors` counts those that say that a request failed, by status.
+    """
 
     def __init__(self) -> None:
         self._date = b""
+        self.errors: dict[int, int] = {}
         self.empty_ok = b""  # the whole response to a publish that is safe, on a connection that is kept
         self.tick(0)
 
@@ -104,6 +109,8 @@ class ResponseHeads:
 
     def head(self, status: int, fields: list[tuple[bytes, bytes]], *, is_last: bool) -> bytes:
         """Return a head; `fields` are names and values that a head can hold. After the last one the connection ends."""
+        if status >= ERROR_MIN:
+            self.errors[status] = self.errors.get(status, 0) + 1
         pieces = [STATUS_LINES[status], self._date]
         for name, value in fields:
             pieces += [name, b": ", value, b"\r\n"]

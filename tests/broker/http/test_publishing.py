@@ -285,6 +285,14 @@ async def test_other_methods_get_405_with_the_allowed_ones(broker: RunningBroker
         assert (await client.head("/a")).status_code == 405
 
 
+async def test_failed_requests_are_counted_by_status(broker: RunningBroker) -> None:
+    async with http_client(broker) as client:
+        for path in ("/a", "/QUEUE/none", "/QUEUE/other"):
+            await client.post(path)
+        await client.put("/a")
+    assert broker.node.http.error_responses == {400: 2, 405: 1}
+
+
 @pytest.mark.settings("http.allowed_origins=[https://shop.example]")
 async def test_scripts_of_allowed_pages_may_publish(broker: RunningBroker) -> None:
     """Fetch standard, CORS protocol: preflight, and the answer itself."""
