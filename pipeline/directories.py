@@ -7,6 +7,7 @@ once, after any crash. Spark's own file sink guarantees that to Spark only, thro
 import logging
 import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,17 @@ LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries
 _OF_PATTERNS: Final = re.compile(r"[\\[\]{}*?]")
 
 _log: Final = logging.getLogger("pipeline")
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is at a path. Raises OSError if that cannot be told.
+
+    `Path.is_dir` says no to each error, from Python 3.14 on.
+    """
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def batch_name(query_id: str, batch: int) -> str:

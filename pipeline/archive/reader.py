@@ -1,6 +1,5 @@
 """Reads archives of the job `archive`, as a table of a job's file names them: the whole archive, or a part of it."""
 
-import stat
 from pathlib import Path
 from typing import Annotated, Final, final
 
@@ -10,7 +9,7 @@ from pyspark.sql.types import DataType, StructType
 
 from pyspark_sluicegate.columns import chosen_columns, schema_of
 from sluicegate.pipeline.configuration import DELTA, ArchiveTable
-from sluicegate.pipeline.directories import as_it_is, has_batches
+from sluicegate.pipeline.directories import as_it_is, has_batches, is_folder
 from sluicegate.pipeline.failures import JobFailed
 
 DELTA_LOG: Final = "_delta_log"  # the folder that makes a folder of files a table
@@ -60,7 +59,4 @@ def check_continues(archive: ArchiveTable) -> None:
 
 
 def _is_table(archive: ArchiveTable) -> bool:
-    try:  # Path.is_dir says no to each error, from Python 3.14 on
-        return stat.S_ISDIR((Path(archive.path) / DELTA_LOG).stat().st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+    return is_folder(Path(archive.path) / DELTA_LOG)

@@ -17,6 +17,14 @@ def is_there(path: Path) -> bool:
     return _mode(path) != 0
 
 
+def may_be_there(path: Path) -> bool:
+    """Return whether anything is at a path, and yes if that cannot be told: for those that are handling an error."""
+    try:
+        return is_there(path)
+    except OSError:
+        return True
+
+
 def is_file(path: Path) -> bool:
     """Return whether a regular file is at a path. Raises OSError if that cannot be told."""
     return stat.S_ISREG(_mode(path))

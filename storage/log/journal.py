@@ -33,7 +33,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from sluicegate.storage.environment.file_kinds import is_folder, is_there
+from sluicegate.storage.environment.file_kinds import is_folder, is_there, may_be_there
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, UnsupportedFormat
 from sluicegate.storage.interface import LogEntry, LogGap
@@ -279,7 +279,7 @@ class Journal:
             self._free(gone)
         except OSError:
             with self._lock:
-                self._segments = [each for each in gone if is_there(each.path)] + self._segments
+                self._segments = [each for each in gone if may_be_there(each.path)] + self._segments
             raise
 
     def _free(self, gone: list[Segment]) -> None:

@@ -43,7 +43,7 @@ from sluicegate.storage.environment.environment import (
     sync_folders,
     translated,
 )
-from sluicegate.storage.environment.file_kinds import is_there
+from sluicegate.storage.environment.file_kinds import may_be_there
 from sluicegate.storage.environment.file_rights import make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from sluicegate.storage.environment.identity import (
@@ -217,7 +217,7 @@ class SpoolStore:
                     env.close()
                     raise
         except BaseException:
-            if lock.was_held or is_there(folder / DATA_FILE):
+            if lock.was_held or may_be_there(folder / DATA_FILE):
                 lock.release()
             else:
                 lock.withdraw()

@@ -72,7 +72,7 @@ def parse_size(text: str) -> int:
 
 def format_size(size: int) -> str:
     """Return a size in the largest unit in which it is a whole number: the inverse of `parse_size`."""
-    for unit in ("TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB"):
+    for unit in ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "kB"):
         if size and size % UNITS[unit] == 0:
             return f"{size // UNITS[unit]} {unit}"
     return f"{size} B"

@@ -67,9 +67,7 @@ class FlowView:
     partitions: tuple[int, ...] = ()
     delivered_count: int = 0
     selector: str | None = None
-    broker: str = (
-        ""  # the neighbor at which the client is connected: `client` is NAME@BROKER. Empty: the queue's broker
-    )
+    broker: str = ""  # where the client is connected, and `client` is NAME@BROKER. Empty: at the queue's broker
     of_machine: bool = False  # that broker is one of this machine
 
 

@@ -34,7 +34,7 @@ from pyarrow import ArrowInvalid
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluicegate.pipeline.directories import BATCH, DAY, as_it_is
+from sluicegate.pipeline.directories import BATCH, DAY, as_it_is, is_folder
 from sluicegate.pipeline.failures import JobFailed, unreadable_by
 
 WORK: Final = "_compact"
@@ -80,7 +80,7 @@ def carry_on(root: Path, *, remove_before_s: float) -> int:
     Raises OSError.
     """
     removed_count = 0
-    for work in sorted(each for each in (root / WORK).iterdir() if each.is_dir()):
+    for work in sorted(each for each in (root / WORK).iterdir() if is_folder(each)):
         names = os.listdir(work)
         if MANIFEST not in names:
             shutil.rmtree(work)  # a write that a crash ended

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate.pipeline.archive.reader import check_format
 from sluicegate.pipeline.configuration import DELTA, ArchiveTable, JobFile
+from sluicegate.pipeline.directories import is_folder
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.compact.days import Compacted, DayLeft, alone_in, carry_on, closed_days, compact_day
 
@@ -73,7 +74,11 @@ class CompactResult:
 def compact(spark: SparkSession, config: CompactJob) -> CompactResult:
     """Compact the past days. Raises JobFailed and Spark's errors."""
     table, now = config.compact, datetime.now(UTC)
-    if not Path(table.path).is_dir():
+    try:
+        is_there = is_folder(Path(table.path))
+    except OSError as error:
+        raise JobFailed(f"compact.path: {table.path} cannot be read: {error.strerror}") from None
+    if not is_there:
         raise JobFailed(f"compact.path: there is no folder {table.path}")
     check_format(table)
     return _compact_delta(table, now) if table.format == DELTA else _compact_directories(spark, table, now)

@@ -18,8 +18,8 @@ const TIMES = new Map([
   ["h", 3_600_000n],
   ["d", 86_400_000n],
 ]);
-// The units of an amount, the first one that fits: binary ones before decimal ones.
-const OF_SIZES = ["TiB", "GiB", "MiB", "KiB", "TB", "GB", "MB", "kB"];
+// The units in which an amount is written, the largest first.
+const OF_SIZES = ["TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB", "kB"];
 const OF_TIMES = ["d", "h", "min", "s"];
 const AMOUNT = /^([0-9]{1,15})(?:\.([0-9]{1,9}))?\s*([a-z]*)$/i;
 

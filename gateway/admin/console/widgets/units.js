@@ -55,5 +55,5 @@ export function attributeValue(name, value) {
   if (typeof value !== "number") return String(value);
   if (value === 0 && ZERO[name]) return ZERO[name];
   if (name === "redelivery_delay_multiplier") return `${value} %`;
-  return amountOf(name)?.write(value) ?? count(value);
+  return (Number.isInteger(value) && amountOf(name)?.write(value)) || count(value);
 }

@@ -203,6 +203,11 @@ def test_sizes_that_people_look_at_are_rounded(size: int, text: str) -> None:
     assert rounded_size(size) == text
 
 
+@pytest.mark.parametrize("text", ["10 GB", "16 MB", "1 TB", "10 GiB", "1000 MiB", "1536 KiB", "5 kB", "1023 B"])
+def test_a_size_is_printed_in_the_largest_unit_in_which_it_is_whole(text: str) -> None:
+    assert format_size(parse_size(text)) == text
+
+
 @given(st.integers(0, 10**6), st.sampled_from(sorted(UNITS)))
 def test_a_size_that_was_printed_reads_back(number: int, unit: str) -> None:
     size = parse_size(f"{number} {unit}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.environment.file_kinds import is_file, is_folder, is_there
+from sluicegate.storage.environment.file_kinds import is_file, is_folder, is_there, may_be_there
 
 
 def kinds(path: Path) -> tuple[bool, bool, bool]:
@@ -34,3 +34,9 @@ def test_a_path_that_cannot_be_looked_at_is_an_error(tmp_path: Path) -> None:
     for looks in (is_there, is_file, is_folder):
         with pytest.raises(OSError, match="File name too long"):
             looks(tmp_path / "link")
+    assert may_be_there(tmp_path / "link")
+
+
+def test_while_an_error_is_handled_nothing_is_what_is_surely_not_there(tmp_path: Path) -> None:
+    assert may_be_there(tmp_path)
+    assert not may_be_there(tmp_path / "missing")
