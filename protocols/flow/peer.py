@@ -348,7 +348,7 @@ class FlowPeer(Behaviour):
             self.cell,
             self.engine,
             self._counters,
-            self._transport,
+            self._transport.direct(),  # a trace may stand in front of it, which does not show links
             address=self.peer_name(),
             is_encrypted=self._peer.is_encrypted,
             hang_up=self._hang_up,

@@ -337,7 +337,7 @@ class HttpClient(Behaviour):
         if principal is None:
             return False
         self._enter(self.sign_in.services)
-        self._admit(principal)
+        self._admit(principal, request)
         return True
 
     async def principal(self, request: Request, here: HttpServices) -> Principal:
@@ -353,7 +353,7 @@ class HttpClient(Behaviour):
             self._denied(problem)
             raise
         self._enter(self.sign_in.services)
-        self._admit(principal)
+        self._admit(principal, request)
         return principal
 
     def visit(self, visitor: PassedClient) -> None:
@@ -378,16 +378,19 @@ class HttpClient(Behaviour):
             self.sign_in.services.clients.denials.deny(NOT_AUTHENTICATED, self.name, text)
             self.counters.count(self.counters.refused, NOT_AUTHENTICATED)
 
-    def _admit(self, principal: Principal) -> None:
-        """Admit the client, again when its user has changed. Raises HttpProblem."""
+    def _admit(self, principal: Principal, request: Request) -> None:
+        """Admit the client of a request, again when its user has changed. Raises HttpProblem."""
         is_same = self.identity.user == principal.user_name
         self.identity.authenticated(principal)
-        if is_same and self.identity.admitted() is not None:
+        admitted = self.identity.admitted()
+        if is_same and admitted is not None:
+            request.rights, request.vpn = admitted, self.identity.vpn
             return
         try:
             rights = self.identity.admit(self.name, self.peer_host, self.cell.runtime.clock.now_ms())
         except ClientDenied as denied:
             raise self._refused(denied) from None
+        request.rights, request.vpn = rights, self.identity.vpn
         self.publishing.publisher.rights = rights
         self.read_control.limit(rights)
 

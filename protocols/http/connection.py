@@ -86,6 +86,20 @@ class HttpConnection(HttpClient, StreamUser):
         """Return the requests whose heads have come and whose responses are not complete, oldest first."""
         return self._engine.unanswered()
 
+    def trace_responses(self, begins: bool) -> None:
+        """Note that a trace asks for `responding_requests` from now on, or does so no more."""
+        engine = self._engine
+        engine.traces_count += 1 if begins else -1
+        if not engine.traces_count:
+            engine.answered = []
+
+    def responding_requests(self) -> tuple[Request, ...]:
+        """Return the requests whose responses end in what was written last, and the oldest that is unanswered.
+
+        It is known while a trace asks for it: see `trace_responses`.
+        """
+        return (*self._engine.answered, *self._engine.unanswered()[:1])
+
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self.counters.bytes_received += len(data)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
@@ -73,8 +74,8 @@ def least_used(found: Sequence[tuple[AskedBroker, Sequence[object]]]) -> AskedBr
     return min(staying, key=lambda each: len(each[1]))[0]
 
 
-async def merged(streams: Sequence[AsyncIterator[Any]]) -> AsyncGenerator[Any, None]:
-    """Yield what several streams yield, as it comes, until all have ended or the reader has enough."""
+async def merged(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
+    """Yield what several streams yield, as it comes, until all have ended or the reader has enough. Then close them."""
     coming = {asyncio.ensure_future(anext(stream, _END)): stream for stream in streams}
     try:
         while coming:
@@ -87,7 +88,9 @@ async def merged(streams: Sequence[AsyncIterator[Any]]) -> AsyncGenerator[Any, N
     finally:
         for each in coming:
             each.cancel()
-        await asyncio.gather(*coming, return_exceptions=True)  # which ends the streams
+        await asyncio.gather(*coming, return_exceptions=True)  # a generator that runs cannot be closed
+        for stream in streams:
+            await stream.aclose()
 
 
 _END: Final = object()  # of a stream
@@ -135,14 +138,19 @@ class Rules:
         """Return which brokers cannot be asked, and why; empty if all can."""
         return ", ".join([f"{broker.name} {broker.absence}" for broker in self._machine.brokers if broker.absence])
 
-    async def _stream(self, broker: AskedBroker, operation: str, *given: Any, **options: Any) -> AsyncIterator[Any]:
+    async def _stream(
+        self, broker: AskedBroker, operation: str, *given: Any, **options: Any
+    ) -> AsyncGenerator[Any, None]:
         """Return what an operation of one broker yields, as long as somebody reads it. Raises BrokerAway."""
-        number: int = await self._asked(broker, FOLLOW, Call(self._vpn, operation, given, tuple(options.items())))
-        return self._yielded(broker, number)
+        stream = self._yielded(broker, Call(self._vpn, operation, given, tuple(options.items())))
+        await anext(stream)  # a generator that has not begun would leave it with the broker when its reader goes
+        return stream
 
-    @staticmethod
-    async def _yielded(broker: AskedBroker, number: int) -> AsyncIterator[Any]:
+    async def _yielded(self, broker: AskedBroker, call: Call) -> AsyncGenerator[Any, None]:
+        """Yield None when the broker has begun, and then what it yields."""
+        number: int = await self._asked(broker, FOLLOW, call)
         try:
+            yield None
             while items := await broker.ask(NEXT, number):
                 for item in items:
                     yield item
@@ -150,11 +158,12 @@ class Rules:
             return  # the broker has ended or hangs, and what it yields has ended with it
         finally:
             if not broker.absence:
-                await broker.ask(END, number)
+                with suppress(ChannelClosed):  # it may be about to be absent
+                    await broker.ask(END, number)
 
     async def _streams(self, operation: str, *given: Any) -> AsyncIterator[Any]:
         """Return what an operation of all brokers that run yields, as it comes. One that ends meanwhile is left out."""
-        streams: list[AsyncIterator[Any]] = []
+        streams: list[AsyncGenerator[Any, None]] = []
         away: BrokerAway | None = None
         for broker in self._running():
             try:

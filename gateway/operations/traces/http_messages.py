@@ -7,15 +7,12 @@ whose next request is for another message VPN: of such requests and their respon
 
 import re
 import zlib
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from sluicegate.gateway.operations.traces.exchanges import Exchange, Exchanges, Fields
 from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, PacketWords, Value, hidden
-from sluicegate.protocols.http.codec.message_in import VPN_HEADER
-from sluicegate.protocols.http.codec.requests import basic_credentials
 from sluicegate.protocols.http.connection import HttpConnection
 
 LINE_BYTES_MAX: Final = 4096  # of a chunk's size with its extensions
@@ -32,60 +29,6 @@ SECRETS: Final = (*CREDENTIALS, "authentication-info", "proxy-authentication-inf
 _SECRET_WORDS: Final = re.compile(r"api[-_]?key|(?:auth|access)[-_]?token|secret|passw|credential", re.IGNORECASE)
 _QUERY_PART: Final = re.compile(r"(?<=[?&])([^=&]*)=([^&]*)")
 _USER_OF_URL: Final = re.compile(r"(?<=://)[^/@?]*@")
-
-Fields = list[tuple[str, str]]
-
-
-@dataclass(slots=True)
-class Exchange:
-    """A request whose response has not passed."""
-
-    method: str
-    is_shown: bool
-
-
-class Exchanges:
-    """The requests of one connection whose responses have not passed, oldest first: both directions need them."""
-
-    def __init__(self, connection: HttpConnection, vpn: str) -> None:
-        """`vpn` is the message VPN whose requests may be shown."""
-        self._connection = connection
-        self._vpn = vpn
-        self._unanswered = deque(
-            Exchange(each.method, self._is_here(each.fields)) for each in connection.unanswered_requests()
-        )
-
-    def requested(self, method: str, fields: Fields) -> Exchange:
-        """Take a request."""
-        exchange = Exchange(method, self._is_here(fields))
-        self._unanswered.append(exchange)
-        return exchange
-
-    def answered(self, status: int) -> Exchange:
-        """Return the request that a response with this status is for. Interim responses leave it unanswered."""
-        if not self._unanswered:  # its beginning came before the trace's, or it is none
-            return Exchange("", self._connection.identity.vpn == self._vpn)
-        return self._unanswered[0] if status < 200 else self._unanswered.popleft()
-
-    def _is_here(self, fields: Fields) -> bool:
-        """Return whether a request is for this message VPN, as signing in will find."""
-        by_name = {name.lower(): value for name, value in fields}
-        connection = self._connection
-        here = connection.listener_services
-        if named := by_name.get(VPN_HEADER):
-            found = connection.vpns.find(named)
-            if found is None:
-                return False
-            here = found
-        scheme, _, value = by_name.get("authorization", "").partition(" ")
-        if scheme.lower() == "basic":
-            try:
-                user_name, _ = basic_credentials(value.strip())
-            except ValueError:
-                return False  # it is refused, and says of nobody who they are
-            named_by_user = connection.vpns.named_by(user_name, here)
-            return (here.clients.vpn if named_by_user is None else named_by_user) == self._vpn
-        return here.clients.vpn == self._vpn
 
 
 class State(Enum):
@@ -106,7 +49,7 @@ class HttpMessages:
     def __init__(self, kind: str, framing: Callable[[list[str], Fields, PacketWords], tuple[Exchange, bool]]) -> None:
         """`framing` reads the first line, and returns the exchange, and whether there may be a body."""
         self.state = State.HEAD
-        self.is_shown = True
+        self.exchange = Exchange("", is_shown=True)  # that the message at hand belongs to
         self._kind = kind
         self._framing = framing
         self._rest = bytearray()
@@ -178,8 +121,8 @@ class HttpMessages:
         may_have_body: bool,
     ) -> None:
         by_name = {name.lower(): value for name, value in fields}
-        self.is_shown = exchange.is_shown
-        if self.is_shown:
+        self.exchange = exchange
+        if exchange.is_shown:
             words.properties += [(name, _shown(name, value)) for name, value in fields]
         self._is_gzip = by_name.get("content-encoding", "").lower() in ("gzip", "x-gzip")
         length = by_name.get("content-length")
@@ -268,7 +211,9 @@ class HttpMessages:
         self._rest.clear()
 
     def _add(self, found: list[tuple[PacketWords, int]], words: PacketWords, size: int) -> None:
-        found.append((words if self.is_shown else PacketWords(words.kind, {"not_shown": NOT_HERE}), size))
+        shown = words if self.exchange.is_shown else PacketWords(words.kind, {"not_shown": NOT_HERE})
+        shown.exchange = self.exchange
+        found.append((shown, size))
 
 
 def http_messages(connection: HttpConnection, vpn: str) -> tuple[HttpMessages, HttpMessages]:
@@ -284,14 +229,14 @@ def http_messages(connection: HttpConnection, vpn: str) -> tuple[HttpMessages, H
         version, status, reason = line
         shown: dict[str, Value] = {"status": int(status), "reason": reason, "version": version}
         words.fields |= shown
-        exchange = exchanges.answered(int(status))
+        exchange = exchanges.responded(int(status))
         return exchange, int(status) >= 200 and int(status) not in BODILESS and exchange.method != "HEAD"
 
     requests, responses = HttpMessages("request", of_request), HttpMessages("response", of_response)
     first = next(iter(connection.unanswered_requests()), None)
     if first is not None and first.has_begun:  # its response passes in part before the trace
         responses.state = State.CHUNK_SIZE if first.is_chunked else State.OPEN_BODY
-        responses.is_shown = exchanges.answered(200).is_shown
+        responses.exchange = exchanges.responded(200)
     return requests, responses
 
 

@@ -2,7 +2,7 @@
 
 It is put there at run time, so a connection without one has nothing to check. Bytes pass as they are. Large packets are
 read piece by piece meanwhile, and not straight into their memory. Several taps of a connection stand behind each other,
-and each may be taken away first.
+and each may be taken away first. A flow connection that becomes a link between brokers writes past its taps.
 """
 
 from collections.abc import Callable
@@ -42,6 +42,7 @@ class Tap:
         self._seen = seen
         self._on_closed = on_closed
         self._is_synchronous = False  # the next bytes of the client begin a packet
+        self.is_over = False  # nobody listens any more
 
     def begin(self) -> None:
         """Stand between the two."""
@@ -49,11 +50,9 @@ class Tap:
         self._connection.write_to(self)
 
     def end(self) -> None:
-        """Stand aside. Without effect when the stream is gone.
-
-        A flow connection that has become a link between brokers goes on writing through the tap.
-        """
-        self._seen = _nothing
+        """Stand aside. Idempotent; without effect when the stream is gone."""
+        self.is_over = True
+        self._seen, self._on_closed = _not_seen, _not_told
         if self._connection.stream is self:
             self._connection.write_to(self._stream)
             _pass_to(self._connection, self._stream)
@@ -148,8 +147,12 @@ class Tap:
         self._stream.hand_over(connection)
 
 
-def _nothing(from_client: bool, data: bytes) -> None:
+def _not_seen(from_client: bool, data: bytes) -> None:
     """Take the place of who listened."""
+
+
+def _not_told() -> None:
+    """Take the place of who waited for the end."""
 
 
 def _pass_to(connection: Tapped, stream: ByteTransport) -> None:

@@ -11,14 +11,16 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.servers.server import ClientConnection
 from sluicegate.gateway.operations.clients.clients import wanted_clients
 from sluicegate.gateway.operations.traces.connections import traceable
-from sluicegate.gateway.operations.traces.followed import FollowedConnection, Holding
+from sluicegate.gateway.operations.traces.followed.client import FollowedClient
+from sluicegate.gateway.operations.traces.followed.connection import FollowedConnection, PendingCount
+from sluicegate.gateway.operations.traces.followed.each_request import FollowedExchanges
 from sluicegate.gateway.operations.traces.tap import Tap
 from sluicegate.gateway.operations.traces.wanted import Wanted
 from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound, Refused
 
-KEPT_MAX: Final = 1000  # packets that nobody has read yet
+UNREAD_MAX: Final = 1000  # packets that nobody has read yet
 LOOK_S: Final = 0.5  # between two looks whether the node still runs
 
 
@@ -39,8 +41,8 @@ class ClientTrace:
         self._wanted = wanted
         self._payload_bytes = payload_bytes
         self._followed: dict[FollowedConnection, None] = {}
-        self._holding = Holding()
-        self._kept: deque[TracedPacket] = deque()
+        self._pending_of_all = PendingCount()
+        self._unread: deque[TracedPacket] = deque()
         self._left_out_count = 0
         self._news = asyncio.Event()
 
@@ -49,8 +51,8 @@ class ClientTrace:
         try:
             self._begin()
             while self._node.ready:
-                while self._kept:
-                    yield self._kept.popleft()
+                while self._unread:
+                    yield self._unread.popleft()
                 self._news.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._news.wait(), LOOK_S)
@@ -63,7 +65,11 @@ class ClientTrace:
             server.watchers.append(self._follow)
             for connection in server.open_connections():
                 rights = connection.identity.admitted()
-                may_be = rights is None or self._wanted.may_change(connection) or self._wanted.includes(rights)
+                may_be = (
+                    rights is None
+                    or self._wanted.authenticates_each_request(connection)
+                    or self._wanted.includes(rights)
+                )
                 if may_be and connection.identity.counts_here:
                     self._follow(connection)
 
@@ -80,12 +86,13 @@ class ClientTrace:
         stream = None if traced is None else traced.stream
         if traced is None or stream is None or not traced.identity.counts_here:
             return None
-        followed = FollowedConnection(
+        kind = FollowedExchanges if self._wanted.authenticates_each_request(connection) else FollowedClient
+        followed = kind(
             traced,
             stream,
             wanted=self._wanted,
             payload_bytes=self._payload_bytes,
-            holding=self._holding,
+            pending_of_all=self._pending_of_all,
             keep=self._keep,
             leave=self._leave,
         )
@@ -98,10 +105,10 @@ class ClientTrace:
         followed.end()
 
     def _keep(self, packet: TracedPacket) -> None:
-        if len(self._kept) >= KEPT_MAX:
+        if len(self._unread) >= UNREAD_MAX:
             self._left_out_count += 1 + packet.left_out_count
             return
         left_out_count = packet.left_out_count + self._left_out_count
-        self._kept.append(replace(packet, left_out_count=left_out_count) if left_out_count else packet)
+        self._unread.append(replace(packet, left_out_count=left_out_count) if left_out_count else packet)
         self._left_out_count = 0
         self._news.set()

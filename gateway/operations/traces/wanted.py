@@ -18,8 +18,8 @@ class Wanted(Protocol):
     def includes(self, rights: ClientRights) -> bool:
         """Return whether a client that was admitted is one of them."""
 
-    def may_change(self, connection: ClientConnection) -> bool:
-        """Return whether the connection may be that of such a client for one request, and not for the next one."""
+    def authenticates_each_request(self, connection: ClientConnection) -> bool:
+        """Return whether each request of the connection says by itself whether it is of such a client."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class ClientsNamed:
         """Return whether it has the name."""
         return rights.client == self.name
 
-    def may_change(self, connection: ClientConnection) -> bool:
-        """No: a client keeps its name."""
+    def authenticates_each_request(self, connection: ClientConnection) -> bool:
+        """No: the connection is the client's, and has its name from its first request on."""
         return False
 
 
@@ -49,6 +49,6 @@ class ClientsOf:
         """Return whether it was admitted under the username."""
         return rights.username == self.username
 
-    def may_change(self, connection: ClientConnection) -> bool:
-        """In HTTP each request is authenticated by itself, and a proxy sends those of many users."""
+    def authenticates_each_request(self, connection: ClientConnection) -> bool:
+        """In HTTP: a proxy sends the requests of many users on one connection."""
         return isinstance(connection, HttpConnection)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol
 
+from sluicegate.gateway.operations.traces.exchanges import Exchange
+
 BODY_BYTES_MAX: Final = 64 * 1024  # of each packet, that is looked at
 LENGTH_BYTES: Final = 4
 TEXT_CHARS_MAX: Final = 4096  # of the fields of a packet, of its properties, and of its reason
@@ -27,6 +29,7 @@ class PacketWords:
     reason_code: int | None = None
     reason: str | None = None
     payload: bytes | None = None
+    exchange: Exchange | None = None  # of HTTP, if it is known to which one the packet belongs
 
 
 class PacketsRead(Protocol):

@@ -40,6 +40,8 @@ class HttpEngine:
         self.in_body = False
         self.is_over = False  # what `take` returned was the last: the connection ends
         self.violation = ""  # what the client did, for which nothing else is read
+        self.traces_count = 0  # that ask for `answered`
+        self.answered: list[Request] = []  # whose responses end in what `take` returned last, if a trace asks for them
         self._heads = heads
         self._parser: httptools.HttpRequestParser | None = httptools.HttpRequestParser(self)
         self._line: list[Request] = []
@@ -173,6 +175,8 @@ class HttpEngine:
             if request.is_last:
                 self.is_over = True
                 done_count = len(line)
+        if self.traces_count:
+            self.answered = line[:done_count]
         if done_count:
             del line[:done_count]
             self.begun_count = max(0, self.begun_count - done_count)

@@ -10,6 +10,7 @@ import zlib
 from typing import Final, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.protocols.http.codec.responses import (
     BAD_REQUEST,
     CONTINUE,
@@ -55,6 +56,8 @@ class Request:
         self.is_answered = False
         self.has_begun = False  # to be answered, with more to come
         self.is_chunked = False  # the answer
+        self.rights: ClientRights | None = None  # of the client that it was admitted as; None: it was not
+        self.vpn = ""  # the message VPN that it was admitted to
         self.body_bytes = 0  # that have come
         self.output: list[bytes] = []  # of the answer, to be written in its turn
         self.answer_headers: list[tuple[bytes, bytes]] = []  # that every answer to it has

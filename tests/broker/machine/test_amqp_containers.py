@@ -1,11 +1,13 @@
 """AMQP clients of two brokers of one machine: each is served at the home of its container, whoever accepts it."""
 
+import gc
 import ssl
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from sluicegate.gateway.operations.traces.tap import Tap
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.codec.performatives import CLOSE, Open
@@ -112,6 +114,11 @@ async def test_who_the_client_is_goes_with_it(machine: MachineBrokers) -> None:
     await client.close()
 
 
+def taps_in_use() -> list[Tap]:
+    """Return the taps on connections, of all brokers of this process."""
+    return [each for each in gc.get_objects() if isinstance(each, Tap) and not each.is_over]
+
+
 async def test_a_client_whose_username_is_traced_is_passed_on_and_followed_at_its_home(machine: MachineBrokers) -> None:
     """What follows the connection until it is known whose it is, is not in the way of its socket."""
     async with AsyncExitStack() as stack:
@@ -119,6 +126,7 @@ async def test_a_client_whose_username_is_traced_is_passed_on_and_followed_at_it
         client = await AmqpClient.open(machine[1].amqp_port, container_at(2), account=("ada", "secret"))
         await client.round_trip()
         await two.until_kind("flow")
+        await until(lambda: len(taps_in_use()) == 1, "the end of the trace of the connection that was passed on")
         await client.close()
         await two.until_kind("ended")
     assert machine[1].node.amqp.forwarding is not None

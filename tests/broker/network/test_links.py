@@ -1,6 +1,7 @@
 """Two brokers and the link between them: what crosses, and what becomes of it when the connection breaks."""
 
 import asyncio
+import gc
 import os
 import socket
 from contextlib import suppress
@@ -8,8 +9,10 @@ from contextlib import suppress
 import pytest
 
 from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.gateway.operations.traces.tap import Tap
 from sluicegate.protocols.network.link.links import ONE_LINK
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
+from support.broker.client_traces import following
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create
 
@@ -56,6 +59,19 @@ async def test_subscriptions_from_before_the_link_are_told(brokers: Brokers) -> 
     await brokers.are_linked()
 
     assert brokers["a"].wants("b") == {"plant/1", "plant/2"}
+
+
+async def test_a_link_that_begins_during_a_trace_writes_past_it(brokers: Brokers) -> None:
+    await brokers.add("b", "links.a.url=")
+    async with following(brokers["b"], "") as trace:
+        await brokers.add("a", f"links.b.url=flow://127.0.0.1:{brokers['b'].flow_port}")
+        await brokers.are_linked()
+        shown = trace.kinds()
+    assert "LINK" in shown
+    assert "INTEREST" not in shown
+    del trace
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, Tap)]
 
 
 async def test_asyncio_does_not_watch_the_connection_of_a_link(brokers: Brokers) -> None:

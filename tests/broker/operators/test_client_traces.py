@@ -12,9 +12,9 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.operations.traces.amqp_frames import AmqpFrames
 from sluicegate.gateway.operations.traces.flow_frames import FlowFrames
-from sluicegate.gateway.operations.traces.followed import traced_packet
+from sluicegate.gateway.operations.traces.followed.connection import traced_packet
 from sluicegate.gateway.operations.traces.mqtt_packets import PacketCutter, PacketReader
-from sluicegate.gateway.operations.traces.traces import KEPT_MAX
+from sluicegate.gateway.operations.traces.traces import UNREAD_MAX
 from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, CUT, ENTRIES_MAX, TEXT_CHARS_MAX, PacketWords
 from sluicegate.gateway.views.clients.traces import TracedPacket
 from sluicegate.gateway.views.errors import ClientNotFound
@@ -149,14 +149,14 @@ async def test_several_follow_one_client_and_end_in_any_order(broker: RunningBro
 async def test_what_nobody_reads_in_time_is_left_out_and_counted(broker: RunningBroker) -> None:
     client = await broker.connect("lamp")
     trace = await following(broker, "lamp")
-    for _ in range(KEPT_MAX + 10):
+    for _ in range(UNREAD_MAX + 10):
         client.send(mqtt.pingreq())
-    for _ in range(KEPT_MAX + 10):
+    for _ in range(UNREAD_MAX + 10):
         await client.awaited(mqtt.PINGRESP)
-    kept = await packets(trace, KEPT_MAX)
+    kept = await packets(trace, UNREAD_MAX)
     assert {each.kind for each in kept} == {"PINGREQ", "PINGRESP"}
     await client.round_trip()
-    assert (await anext(trace)).left_out_count == 2 * (KEPT_MAX + 10) - KEPT_MAX
+    assert (await anext(trace)).left_out_count == 2 * (UNREAD_MAX + 10) - UNREAD_MAX
 
 
 async def test_frames_of_amqp_have_the_names_of_the_standard(broker: RunningBroker, amqp: AmqpClients) -> None:

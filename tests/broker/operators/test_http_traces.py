@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sluicegate.gateway.operations.clients.clients import wanted_clients
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.operations.traces.http_messages import Exchange, Fields, HttpMessages
+from sluicegate.gateway.operations.traces.exchanges import Exchange, Fields
+from sluicegate.gateway.operations.traces.http_messages import HttpMessages
 from sluicegate.gateway.operations.traces.words import BODY_BYTES_MAX, PacketWords
 from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.gateway.views.clients.traces import TracedPacket

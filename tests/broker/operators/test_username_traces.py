@@ -1,17 +1,21 @@
 """Traces of a username: each connection of its clients is followed from its first byte on, whatever its protocol."""
 
-from collections.abc import Callable
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import httpx
 import pytest
 
-from sluicegate.gateway.operations.traces.followed import HELD_MAX
+import support.mqtt.packets as mqtt
+from sluicegate.gateway.operations.traces.followed.connection import PENDING_MAX
 from support.broker.client_traces import following
 from support.broker.inside_client import until
 from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.http.client import http_client
+from support.mqtt.raw_client import RawClient
 
 USERS: Final = pytest.mark.accounts(ada="secret", bob="other")
 BEGINS: Final = {  # what is exchanged until a client is admitted
@@ -99,12 +103,97 @@ async def test_clients_that_were_admitted_without_a_username_are_followed_by_an_
 
 
 @USERS
-async def test_what_is_held_back_of_a_client_that_is_never_admitted_is_bounded(broker: RunningBroker) -> None:
+async def test_of_a_shared_connection_refused_requests_are_nobodys(broker: RunningBroker) -> None:
     async with following(broker, "ada") as trace, http_client(broker) as client:
-        for _ in range(HELD_MAX):
-            assert (await client.post("/TOPIC/t", auth=("ada", "wrong"))).status_code == 401
+        assert (await client.post("/TOPIC/ada", auth=("ada", "secret"))).status_code == 200
+        assert (await client.post("/TOPIC/bob", content="bob's", auth=("bob", "wrong"))).status_code == 401
+        assert (await client.post("/TOPIC/eve", content="eve's")).status_code == 401
+        assert (await client.post("/TOPIC/ada", auth=("ada", "wrong"))).status_code == 401
+        assert (await client.post("/TOPIC/ada", auth=("ada", "secret"))).status_code == 200
+        await trace.until_kind("response", 2)
+    assert trace.kinds() == ["begun", "request", "response", "request", "response"]
+    assert [each.fields["target"] for each in trace.packets if each.kind == "request"] == ["/TOPIC/ada"] * 2
+    assert [each.fields["status"] for each in trace.packets if each.kind == "response"] == [200, 200]
+
+
+def request(user: str, password: str, target: str) -> bytes:
+    """Return a request with a body that names its user."""
+    credentials = base64.b64encode(f"{user}:{password}".encode()).decode()
+    head = f"POST {target} HTTP/1.1\r\nHost: here\r\nAuthorization: Basic {credentials}\r\nContent-Length: {len(user)}"
+    return f"{head}\r\n\r\n{user}".encode()
+
+
+@USERS
+@pytest.mark.parametrize(
+    "users", [("bob", "ada"), ("ada", "bob"), ("bob", "ada", "bob"), ("ada", "bob", "ada", "ada"), ("mallory", "ada")]
+)
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_pipelined_requests_on_one_connection_are_those_of_their_users(
+    broker: RunningBroker, users: tuple[str, ...], is_known: bool
+) -> None:
+    """The connection is new, or was there before the trace and its latest user is known."""
+    passwords = {"ada": "secret", "bob": "other"}
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
+    if is_known:
+        writer.write(request("bob", "other", "/TOPIC/before"))
+        await reader.readuntil(b"\r\n\r\n")
+    async with following(broker, "ada") as trace:
+        writer.write(
+            b"".join(request(each, passwords.get(each, "?"), f"/TOPIC/{each}{at}") for at, each in enumerate(users))
+        )
+        await trace.until_kind("response", users.count("ada"))
+        writer.write(request("ada", "secret", "/TOPIC/last"))
+        await trace.until_kind("response", users.count("ada") + 1)
+    writer.close()
+    requests = [each for each in trace.packets if each.kind == "request"]
+    targets = [f"/TOPIC/{each}{at}" for at, each in enumerate(users) if each == "ada"]
+    assert [each.fields["target"] for each in requests] == [*targets, "/TOPIC/last"]
+    assert {each.payload for each in requests} == {"ada"}
+    assert trace.kinds()[1:] == ["request", "response"] * (len(targets) + 1)
+
+
+@USERS
+async def test_the_response_says_how_much_of_a_long_upload_was_left_out(broker: RunningBroker) -> None:
+    chunk_count = 3 * PENDING_MAX
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(chunk_count):
+            yield b"more"
+
+    async with following(broker, "ada") as trace, http_client(broker) as client:
+        assert (await client.post("/TOPIC/t", content=chunks(), auth=("ada", "secret"))).status_code == 200
+        await trace.until_kind("response")
+    response = trace.packets[-1]
+    shown_count = trace.kinds().count("chunk")
+    assert response.kind == "response"
+    assert response.left_out_count == chunk_count + 1 - shown_count  # with the last chunk, which is empty
+    assert response.left_out_count > 0
+
+
+@USERS
+async def test_what_is_left_out_of_another_user_is_not_counted(broker: RunningBroker) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3 * PENDING_MAX):
+            yield b"more"
+
+    async with following(broker, "ada") as trace, http_client(broker) as client:
+        assert (await client.post("/TOPIC/t", content=chunks(), auth=("bob", "other"))).status_code == 200
         assert (await client.post("/TOPIC/t", auth=("ada", "secret"))).status_code == 200
-        assert (await client.post("/TOPIC/t", auth=("ada", "secret"))).status_code == 200
-        await until(lambda: 200 in [each.fields.get("status") for each in trace.packets], "the response")
-    assert len(trace.packets) <= HELD_MAX + 4
-    assert sum(each.left_out_count for each in trace.packets) > 0
+        await trace.until_kind("response")
+    assert [each.left_out_count for each in trace.packets] == [0, 0, 0]
+
+
+@USERS
+async def test_what_waits_for_an_admission_is_bounded_and_what_is_left_out_is_counted(broker: RunningBroker) -> None:
+    """An MQTT client may send before it is answered."""
+    publish_count = 3 * PENDING_MAX
+    async with following(broker, "ada") as trace:
+        client = await RawClient.open(broker.port, 4)
+        connect = mqtt.connect("lamp", user_name="ada", password=b"secret")
+        client.send(connect, *[mqtt.publish("t", b"hello") for _ in range(publish_count)])
+        await until(lambda: "PUBLISH" in trace.kinds(), "what has waited")
+        client.transport.close()
+        await trace.until_kind("ended")
+    left_out_count = sum(each.left_out_count for each in trace.packets)
+    assert left_out_count > 0
+    assert len(trace.packets) + left_out_count == publish_count + len(("begun", "CONNECT", "CONNACK", "ended"))

@@ -200,8 +200,10 @@ def trace(
     """
     if (name is None) == (username is None):
         raise typer.BadParameter("give the name of a client, or --username")
+    if name == "":
+        raise typer.BadParameter("the name of a client is not empty; --username '' follows clients without a username")
     gateway = AdminClient(url, vpn)
-    packets = gateway.trace_client(name, payload) if name else gateway.trace_username(username or "", payload)
+    packets = gateway.trace_username(username or "", payload) if name is None else gateway.trace_client(name, payload)
     console = Console(soft_wrap=True, highlight=False)
     try:
         for packet in packets:

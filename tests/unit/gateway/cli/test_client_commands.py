@@ -184,6 +184,12 @@ def test_a_trace_of_a_user_names_the_client_on_each_line(shell: Shell, node: Mem
         assert "give the name of a client, or --username" in shell.run("client", "trace", *wrong, expect=USAGE)
 
 
+def test_an_empty_name_traces_nobody(shell: Shell, node: MemoryNode) -> None:
+    """It may be an unset variable of a shell."""
+    assert "the name of a client is not empty" in shell.run("client", "trace", "", expect=USAGE)
+    assert node.traced_username is None
+
+
 def test_a_client_is_disconnected(shell: Shell, node: MemoryNode) -> None:
     node.clients = [ANN]
     assert shell.run("client", "disconnect", "sensor-1") == "disconnected sensor-1\n"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.gateway.machine.channel import Unanswered
+from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
 from sluicegate.gateway.machine.messages import END, FOLLOW
 from sluicegate.gateway.machine.operations.clients import ClientOperations
 from sluicegate.gateway.machine.operations.rules import BrokerAway
@@ -64,6 +64,45 @@ def test_a_username_is_traced_at_every_broker_that_runs() -> None:
         assert [each for each in found if each.startswith("b")] == ["b1", "b2"]
         await packets.aclose()  # type: ignore[attr-defined]  # it is a generator
         assert [each.was_ended for each in brokers if isinstance(each, Counting)] == [True, True]
+
+    asyncio.run(scenario())
+
+
+class Dying(Counting):
+    """One that ends after its first packet: whatever it is asked then fails, though it is not known to be absent."""
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        if verb != FOLLOW and len(self._batches) < 2:
+            raise ChannelClosed(verb)
+        return await super().ask(verb, *arguments)
+
+
+def test_the_trace_of_a_username_goes_on_when_a_broker_dies() -> None:
+    async def scenario() -> None:
+        brokers = [Dying("a", ends=False), Counting("b", ends=True)]
+        packets = await ClientOperations(ScriptedMachine(brokers), "default").trace_username("ada", 0)
+        found: list[Any] = [each async for each in packets]
+        assert sorted(found) == ["a1", "b1", "b2"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("read_count", [0, 1, 2, 3])
+def test_no_broker_keeps_a_trace_that_nobody_reads(read_count: int) -> None:
+    """The reader may leave before the first packet."""
+
+    async def scenario() -> None:
+        brokers = [Counting("a", ends=False), Counting("b", ends=False)]
+        packets = await ClientOperations(ScriptedMachine(brokers), "default").trace_username("ada", 0)
+        for _ in range(read_count):
+            await anext(packets)
+        if read_count:
+            await packets.aclose()  # type: ignore[attr-defined]  # it is a generator
+        else:
+            del packets  # nothing closes an answer that was not begun
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert [each.was_ended for each in brokers] == [True, True]
 
     asyncio.run(scenario())
 

@@ -1,0 +1,1 @@
+"""Connections that a trace follows: each of one client, or those that authenticate each request."""
