@@ -7,11 +7,13 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, cast
 
 import httpx
 import pytest
 
+from sluicegate import RequestRefused
 from sluicegate.gateway.admin.server import CONNECTIONS_MAX
 from sluicegate.messaging.clients.homes import home_of as client_home
 from sluicegate.storage.environment.folder_lock import FolderLock
@@ -137,7 +139,17 @@ def test_a_queue_shows_that_a_consumer_is_at_another_broker_of_this_machine(mach
     """So the console leads to the client, and not to a link."""
     for queue, home in (("one", FIRST), ("two", SECOND)):
         assert creates(machine, name=queue, home=home).status_code == 201
-    with client_of(machine, "worker") as client, client.consumer("one"), client.consumer("two"):
+    with client_of(machine, "worker") as client, ExitStack() as consumers:
+
+        def consumes(queue: str) -> bool:
+            try:
+                consumers.enter_context(client.consumer(queue))
+            except RequestRefused:  # the client's broker does not know yet what the other one has made
+                return False
+            return True
+
+        for queue in ("one", "two"):
+            wait_until(partial(consumes, queue), within_s=ANSWER_S, what=f"a consumer of {queue}")
         found = {home_of(machine, queue): consumer_of(machine, queue) for queue in ("one", "two")}
     (broker,) = {each["broker"] for each in found.values() if each["broker"]}
     (other,) = {FIRST, SECOND} - {broker}
