@@ -16,7 +16,7 @@ from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
-from sluicegate.gateway.node.servers.opening import Opening
+from sluicegate.gateway.node.servers.watched_connection import WatchedConnection
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
@@ -300,4 +300,4 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def watched(self, connection: C) -> Connection:
         """Return what stands for a new connection, so that it is watched from the first byte on."""
-        return Opening(connection, self.watchers) if self.watchers else connection
+        return WatchedConnection(connection, self.watchers) if self.watchers else connection

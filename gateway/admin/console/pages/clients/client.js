@@ -93,7 +93,7 @@ export function open(place, [name]) {
   const subscriptions = subscriptionsOf(name);
   const charts = new GatheredCharts({ drawn: OF_CLIENT, label: "Since this page is open" });
   const rates = new Rates();
-  const trace = new ClientTrace({ asks: () => ({ path: `${path}/trace` }) });
+  const trace = new ClientTrace({ request: () => ({ path: `${path}/trace` }) });
   const session = h("a", { href: sessionAddress(name), hidden: true }, "MQTT session");
   place.append(
     h("p", { class: "trail" }, h("a", { href: `#/${CLIENTS}` }, "Clients"), " /"),

@@ -57,7 +57,7 @@ export function open(place, _, head) {
     starts: "Follow a user's packets",
     tools: [h("label", {}, "Username ", username)],
     ofSeveral: true,
-    asks: () => ({ path: "trace", query: username.value ? { client_username: username.value } : {} }),
+    request: () => ({ path: "trace", query: username.value ? { client_username: username.value } : {} }),
   });
   place.append(trace.element);
   return { refresh, close: () => trace.stop() };

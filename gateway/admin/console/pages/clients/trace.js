@@ -12,7 +12,7 @@ const PAYLOADS = [0, 100, 1000, 4096]; // bytes of each
 const DIRECTIONS = { received: "in", sent: "out", connection: "–" };
 
 export class ClientTrace {
-  #asks;
+  #request;
   #starts;
   #packets = []; // newest first
   #reading = null; // AbortController of the answer that is read
@@ -21,11 +21,11 @@ export class ClientTrace {
   #drawing = false;
 
   /**
-   * `asks` returns the path of what is followed, and its query. `starts` is the name of the button, `tools` stand beside it.
+   * `request` returns the path of what is followed, and its query. `starts` is the name of the button, `tools` stand beside it.
    * With `ofSeveral` each packet says which client's it is.
    */
-  constructor({ asks, title = "Packets", starts = "Follow its packets", tools = [], ofSeveral = false }) {
-    this.#asks = asks;
+  constructor({ request, title = "Packets", starts = "Follow its packets", tools = [], ofSeveral = false }) {
+    this.#request = request;
     this.#starts = starts;
     this.starts = actionButton(starts, () => this.toggle());
     this.payload = h("select", {}, PAYLOADS.map((each) => h("option", { value: each }, each ? `up to ${count(each)} B` : "not shown")));
@@ -34,7 +34,7 @@ export class ClientTrace {
       label: "Packets",
       columns: [
         { title: "Time", value: (each) => moment(each.time_ms).slice(11) },
-        ...(ofSeveral ? [{ title: "Client", value: (each) => each.client, wide: true }] : []),
+        ...(ofSeveral ? [{ title: "Client", value: (each) => each.client }] : []),
         { title: "Way", value: (each) => DIRECTIONS[each.direction] },
         { title: "Packet", value: (each) => each.kind },
         { title: "Size", value: (each) => each.size_bytes, cell: (each) => (each.size_bytes ? size(each.size_bytes) : "–"), numeric: true, wide: true },
@@ -72,7 +72,7 @@ export class ClientTrace {
     this.#reading = reading;
     this.#draw();
     try {
-      const { path, query } = this.#asks();
+      const { path, query } = this.#request();
       for await (const packet of events(path, { ...query, payload: this.payload.value }, reading.signal)) this.#take(packet);
     } catch (problem) {
       if (problem.name === "AbortError" || this.#reading !== reading) return undefined;

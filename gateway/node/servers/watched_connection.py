@@ -8,7 +8,7 @@ from sluicegate.protocols.transport.interface import ByteTransport, Connection, 
 C = TypeVar("C", bound=Connection)
 
 
-class Opening(Generic[C]):
+class WatchedConnection(Generic[C]):
     """Stands for a connection until its stream is open, and then lets watchers come between the two."""
 
     def __init__(self, connection: C, watchers: Iterable[Callable[[C], Connection | None]]) -> None:
