@@ -15,7 +15,7 @@ from support.broker.inside_client import until
 from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.http.client import http_client
-from support.mqtt.raw_client import RawClient
+from support.mqtt.raw_client import DEADLINE_S, RawClient
 
 USERS: Final = pytest.mark.accounts(ada="secret", bob="other")
 BEGINS: Final = {  # what is exchanged until a client is admitted
@@ -150,6 +150,31 @@ async def test_pipelined_requests_on_one_connection_are_those_of_their_users(
     assert [each.fields["target"] for each in requests] == [*targets, "/TOPIC/last"]
     assert {each.payload for each in requests} == {"ada"}
     assert trace.kinds()[1:] == ["request", "response"] * (len(targets) + 1)
+
+
+@USERS
+@pytest.mark.parametrize("is_head_there", [False, True])
+async def test_a_trace_that_begins_within_a_request_shows_those_behind_it(
+    broker: RunningBroker, is_head_there: bool
+) -> None:
+    """The requests behind it, sent before it is answered, are not taken for it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
+    under_way = request("bob", "other", "/TOPIC/bob")
+    begun = under_way[: -1 if is_head_there else 20]
+    writer.write(begun)
+    await until(lambda: any(each.is_within_packet() for each in broker.node.http.open_connections()), "its beginning")
+    async with following(broker, "ada") as trace:
+        writer.write(under_way[len(begun) :])
+        writer.write(request("ada", "secret", "/TOPIC/ada1") + request("bob", "other", "/TOPIC/bob"))
+        writer.write(request("ada", "secret", "/TOPIC/ada2"))
+        await asyncio.wait_for(reader.readuntil(b"'ada2'"), DEADLINE_S)  # it says where nobody subscribes
+        writer.write(request("ada", "secret", "/TOPIC/ada3"))
+        await trace.until_kind("response", 3)
+    writer.close()
+    assert "bob" not in str(trace.packets)
+    targets = [each.fields["target"] for each in trace.packets if each.kind == "request"]
+    assert targets[-1] == "/TOPIC/ada3"
+    assert trace.kinds().count("response") == 3
 
 
 @USERS
