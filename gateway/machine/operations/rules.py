@@ -74,6 +74,9 @@ def least_used(found: Sequence[tuple[AskedBroker, Sequence[object]]]) -> AskedBr
     return min(staying, key=lambda each: len(each[1]))[0]
 
 
+_END: Final = object()  # of a stream
+
+
 async def merged(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator[Any, None]:
     """Yield what several streams yield, as it comes, until all have ended or the reader has enough. Then close them."""
     coming = {asyncio.ensure_future(anext(stream, _END)): stream for stream in streams}
@@ -91,9 +94,6 @@ async def merged(streams: Sequence[AsyncGenerator[Any, None]]) -> AsyncGenerator
         await asyncio.gather(*coming, return_exceptions=True)  # a generator that runs cannot be closed
         for stream in streams:
             await stream.aclose()
-
-
-_END: Final = object()  # of a stream
 
 
 class Rules:

@@ -150,7 +150,7 @@ def hash_password(
 ) -> None:
     """Read a password and print its hash.
 
-    It is read from the terminal without echo, or is a line of standard input. The hash is one of argon2.
+    The password is read from the terminal without echo, or from a line of standard input. The hash is made by argon2.
     """
     password = new_password(None)
     if not (scram or sha_512):
